@@ -24,7 +24,7 @@ from benchmarks import hard_scenes
 from benchmarks.hard_scenes import NONE, Case, HardScene
 from benchmarks.photographs import load_photographs
 from sticker_uq.detection import Features, StochasticDetector
-from sticker_uq.evaluation.executors import mapped
+from sticker_uq.evaluation.executors import map_over
 from sticker_uq.evaluation.replay.assessing import (
     assessment_from_plain,
     assessment_to_plain,
@@ -192,7 +192,7 @@ def measure(
     progress(len(jobs) - len(missing))
     settings = instrument.perception.settings
     task = partial(_rows, panel=settings.panel, weights=settings.weights)
-    with closing(mapped(task, missing, processes, chunksize=4)) as rows:
+    with closing(map_over(task, missing, processes, chunksize=4)) as rows:
         chunk: list[tuple[dict[str, Any], list[dict[str, Any]]]] = []
         for number, row in enumerate(rows, 1):
             chunk.append(row)

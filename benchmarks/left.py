@@ -25,11 +25,11 @@ import torch
 from benchmarks.result_files import argument_parser, result_file
 from benchmarks.tables import markdown
 from benchmarks.trade import TEST
-from sticker_uq.evaluation.executors import mapped
-from sticker_uq.evaluation.metrics.decisions import BLADE_IOU, touched
+from sticker_uq.evaluation.executors import map_over
+from sticker_uq.evaluation.metrics.decisions import BLADE_IOU, match_label
 from sticker_uq.evaluation.metrics.statistics import clopper_pearson
 from sticker_uq.gate import Policy, judge
-from sticker_uq.gate.box_overlap import as_box, covered
+from sticker_uq.gate.box_overlap import as_box, covered_share
 from sticker_uq.gate.judge import once_peeled
 from sticker_uq.io.files import atomic_write
 from sticker_uq.io.images import decode_picture
@@ -98,7 +98,7 @@ def _end(
         seen = perception.assess(picture)
         decision = judge(seen, rules)
         allowed = decision.removable() if decision.outcome is Outcome.WORK else ()
-        met = {touched(one.object.box, scene.boxes, BLADE_IOU)[0] for one in allowed}
+        met = {match_label(one.object.box, scene.boxes, BLADE_IOU)[0] for one in allowed}
         gone = [place for place in met if place >= 0 and scene.labels[place] == ObjectClass.STICKER]
         wrongful |= len(gone) < len(met)
         if not gone:
@@ -137,7 +137,7 @@ def _tiles(perception: Perception, picture: Image, seen: SceneAssessment) -> flo
                 np.ascontiguousarray(picture[top : top + h, left : left + w])
             )
             boxes = found.boxes + np.array([left, top, left, top], np.float32)
-            alone = np.array([covered(as_box(box), sure) <= 0.5 for box in boxes], bool)
+            alone = np.array([covered_share(as_box(box), sure) <= 0.5 for box in boxes], bool)
             best = max(best, float(found.probabilities[alone, ObjectClass.STICKER].max(initial=0.0)))
     return best
 
@@ -337,7 +337,7 @@ def _run(work: Path, options: Any) -> None:
     done = {one["seed"] for one in records(work, options.profile, 0)}
     wanted = [n for n in range(options.first, options.first + options.laptops) if n not in done]
     one = partial(laptop, profile=options.profile, policy=options.policy)
-    for found in mapped(one, wanted, options.jobs, chunksize=1):
+    for found in map_over(one, wanted, options.jobs, chunksize=1):
         with file.open("a", encoding="utf-8") as stream:
             stream.write(json.dumps(found) + "\n")
         print(

@@ -304,7 +304,7 @@ def _stages(engine: StochasticDetector, image: NDArray[np.uint8]) -> tuple[float
                 engine,
                 lambda: made.update(r=family.candidates(features, made["m"], dropout, settings.score_floor)),  # noqa: B023
             )
-            select = _timed(engine, lambda: engine._suppressed(features, made["r"], settings.score_floor))  # noqa: B023
+            select = _timed(engine, lambda: engine._suppress(features, made["r"], settings.score_floor))  # noqa: B023
             times.append((maps, heads, select))
     maps_ms, heads_ms, select_ms = (median(t) * 1e3 / engine.chunk for t in zip(*times, strict=True))
     return maps_ms, heads_ms, select_ms

@@ -69,7 +69,7 @@ def measure(laptops: int, hard: bool, perception: Any, policies: Mapping[str, Po
                 raise InvalidInput(f"{name} is not for these scenes: {refusal}")
             decisions = [judge(scene, policy) for scene in scenes]
             for chosen in agreed(decisions[:K]):
-                sticker = cell.touched_by(np.asarray(chosen.object.box, float))[0] is Touch.STICKER
+                sticker = cell.touch(np.asarray(chosen.object.box, float))[0] is Touch.STICKER
                 for rule in RULES:
                     counts[name, rule, sticker, revoked(chosen, decisions, RULES[rule])] += 1
     rows = []

@@ -23,7 +23,7 @@ import torch
 from benchmarks.result_files import argument_parser, result_file
 from sticker_uq.calibration.making import assess_sources
 from sticker_uq.calibration.outcomes import MATCH_IOU, met
-from sticker_uq.calibration.records import numbered
+from sticker_uq.calibration.records import number_units
 from sticker_uq.detection.detector import load_detector
 from sticker_uq.evaluation.metrics.statistics import area_under_roc, cluster_bootstrap
 from sticker_uq.evaluation.reporting.document import Table, as_markdown
@@ -98,7 +98,7 @@ def gathered(folders: Sequence[Path], nets: Mapping[str, PhotoNetwork], work: Pa
                 number = stickers + place if right else -1
                 rows.append((len(names) - 1, number, object_signals(one, record.assessment)))
             stickers += len(record.labels)
-    laptops = numbered(names)
+    laptops = number_units(names)
     return Called(
         laptops[[row[0] for row in rows]],
         np.array([row[1] for row in rows]),

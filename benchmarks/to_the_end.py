@@ -21,7 +21,7 @@ import torch
 
 from benchmarks.result_files import argument_parser, result_file
 from sticker_uq import gate
-from sticker_uq.evaluation.executors import mapped
+from sticker_uq.evaluation.executors import map_over
 from sticker_uq.evaluation.metrics.decisions import BLADE_IOU, harmful, released_by
 from sticker_uq.evaluation.metrics.matching import best_overlap
 from sticker_uq.evaluation.metrics.statistics import upper_bound
@@ -34,7 +34,7 @@ from sticker_uq.io.images import decode_picture
 from sticker_uq.io.json_store import JsonStore
 from sticker_uq.perception import Perception, PerceptionSettings
 from sticker_uq.scene import ObjectClass, Outcome
-from sticker_uq_lab.datasets.abnormal import CASES, CLEAN, EXPOSURE, untouched
+from sticker_uq_lab.datasets.abnormal import CASES, CLEAN, EXPOSURE, leave_untouched
 from sticker_uq_lab.rendering import render, sample_scene
 from sticker_uq_lab.rendering.scene_sampling import Profile
 
@@ -90,7 +90,7 @@ def to_the_end(job: Job, policy: Path) -> End:
     first: tuple[bool, bool] | None = None
     while True:
         truth = render(spec, SIZES[job.profile])
-        shown = untouched(truth.image.copy(), truth.boxes, truth.labels)
+        shown = leave_untouched(truth.image.copy(), truth.boxes, truth.labels)
         if case not in (CLEAN, BARE):  # the same hand, the same glare at every look
             rng = np.random.default_rng((job.seed, zlib.crc32(case.encode())))
             shown = (CASES | EXPOSURE)[case](shown, rng)
@@ -130,7 +130,7 @@ def ends(todo: Sequence[Job], policy: Path, processes: int, store: Path) -> Iter
     with JsonStore(store) as known:
         kept: dict[Job, Any] = {job: known.get(f"{made_by}:{':'.join(map(str, job))}") for job in todo}
         missing = [job for job in todo if kept[job] is None]
-        found = mapped(partial(to_the_end, policy=policy), missing, processes)
+        found = map_over(partial(to_the_end, policy=policy), missing, processes)
         for number, (job, end) in enumerate(zip(missing, found, strict=True), 1):
             known.put({f"{made_by}:{':'.join(map(str, job))}": list(end)})
             kept[job] = list(end)

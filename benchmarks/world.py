@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from benchmarks.result_files import result_file
 from sticker_uq.detection import DetectorSettings, StochasticDetector, load_detector
-from sticker_uq.evaluation.executors import mapped
+from sticker_uq.evaluation.executors import map_over
 from sticker_uq.evaluation.metrics.matching import assign, match_classes
 from sticker_uq.evaluation.metrics.statistics import area_under_roc, bootstrap
 from sticker_uq.evaluation.reporting.document import COLOURS, MARKERS, Table, as_markdown, legend_below, svg
@@ -104,7 +104,7 @@ def rendered(out: Path, name: str, part: Part, jobs: int = 2) -> Path:
     folder = out / name
     if not (folder / ANNOTATIONS).exists():
         seeds = range(part.first, part.first + part.count)
-        write_coco(folder, mapped(partial(_scene, part=part), seeds, jobs, chunksize=8))
+        write_coco(folder, map_over(partial(_scene, part=part), seeds, jobs, chunksize=8))
     return folder
 
 
@@ -119,7 +119,7 @@ def _exposed(case: str, out: Path, name: str) -> Path:
 def exposed(out: Path, name: str, part: Part, jobs: int = 2) -> list[Path]:
     """A COCO folder of every case of `EXPOSURE_CASES`, each of other laptops, made unless it is there."""
     rendered(out, name, part, jobs)
-    return list(mapped(partial(_exposed, out=out, name=name), EXPOSURE_CASES, jobs))
+    return list(map_over(partial(_exposed, out=out, name=name), EXPOSURE_CASES, jobs))
 
 
 def _boxes(seed: int, size: tuple[int, int]) -> tuple[str, FloatArray, IntArray]:
@@ -134,7 +134,7 @@ def quantiles(
 ) -> dict[str, dict[str, list[float]]]:
     """Those of rendered boxes as in `CELL`; ``size`` of the pictures, of which a pixel is the least difference."""
     sides: dict[str, list[FloatArray]] = {kind: [] for kind in CELL}
-    for view, boxes, labels in mapped(partial(_boxes, size=size), seeds, jobs, chunksize=8):
+    for view, boxes, labels in map_over(partial(_boxes, size=size), seeds, jobs, chunksize=8):
         for name, label in (("stickers", ObjectClass.STICKER), ("logos", ObjectClass.LOGO)):
             own = boxes[labels == label]
             sides[f"{name}, {view}"].append(own[:, 2:] - own[:, :2])
@@ -392,7 +392,7 @@ def measure(options: argparse.Namespace) -> None:
                 items = read_coco(rendered(options.work, f"test-{part}", TEST[part]))
                 seeds = range(TEST[part].first, TEST[part].first + TEST[part].count)
                 truth: list[tuple[float, FloatArray | None]]
-                truth = list(mapped(partial(_truth, part=TEST[part]), seeds, 2, chunksize=8))
+                truth = list(map_over(partial(_truth, part=TEST[part]), seeds, 2, chunksize=8))
             else:
                 items = read_coco(photographs[part])
                 truth = [(1.0, None)] * len(items)

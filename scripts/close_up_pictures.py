@@ -16,9 +16,9 @@ import numpy as np
 import torch
 
 from sticker_uq.detection import DetectorSettings, StochasticDetector, load_detector
-from sticker_uq.evaluation.executors import mapped
+from sticker_uq.evaluation.executors import map_over
 from sticker_uq.io.coco import EncodedScene, write_coco
-from sticker_uq_lab.datasets.abnormal import CASES, EXPOSURE, untouched
+from sticker_uq_lab.datasets.abnormal import CASES, EXPOSURE, leave_untouched
 from sticker_uq_lab.datasets.close_ups import close_up_scene
 from sticker_uq_lab.rendering import render, sample_scene
 from sticker_uq_lab.rendering.scene_sampling import Profile
@@ -47,7 +47,7 @@ def shown_closely(seed: int) -> EncodedScene:
     rng = np.random.default_rng((seed, 7))
     profile, size, _ = PICTURES[rng.choice(len(PICTURES), p=[share for *_, share in PICTURES])]
     laptop = render(sample_scene(seed, stickers=0 if rng.random() < BARE else None, profile=profile), size)
-    scene, drawn = untouched(laptop.image.copy(), laptop.boxes, laptop.labels), rng.random()
+    scene, drawn = leave_untouched(laptop.image.copy(), laptop.boxes, laptop.labels), rng.random()
     if drawn < UNKNOWN:
         scene = CASES["unknown-object"](scene, rng)
     elif drawn < UNKNOWN + DEGRADED:
@@ -57,4 +57,4 @@ def shown_closely(seed: int) -> EncodedScene:
 
 if __name__ == "__main__":
     folder, first, count = Path(sys.argv[1]), *map(int, sys.argv[2:])
-    write_coco(folder, mapped(shown_closely, range(first, first + count), 2, chunksize=4))
+    write_coco(folder, map_over(shown_closely, range(first, first + count), 2, chunksize=4))

@@ -24,7 +24,7 @@ from sticker_uq.perception.front import (
     save_front_head,
     shown_in_front,
 )
-from sticker_uq_lab.datasets.abnormal import CASES, EXPOSURE, untouched
+from sticker_uq_lab.datasets.abnormal import CASES, EXPOSURE, leave_untouched
 from sticker_uq_lab.rendering import render, sample_scene
 from sticker_uq_lab.rendering.scene_spec import SceneSpec, ThingSpec
 from sticker_uq_lab.rendering.things import SIZES, lay_thing
@@ -69,7 +69,7 @@ def draw(work: Path, first: int, count: int) -> None:
             continue
         spec, size, rng = sampled(seed)
         laptop = render(spec, size)
-        scene, drawn = untouched(laptop.image.copy(), laptop.boxes, laptop.labels), rng.random()
+        scene, drawn = leave_untouched(laptop.image.copy(), laptop.boxes, laptop.labels), rng.random()
         if drawn < UNKNOWN:
             scene = CASES["unknown-object"](scene, rng)
         elif drawn < UNKNOWN + DEGRADED:

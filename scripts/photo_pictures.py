@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from sticker_uq.io.coco import EncodedScene, write_coco
-from sticker_uq_lab.datasets.abnormal import CASES, EXPOSURE, untouched
+from sticker_uq_lab.datasets.abnormal import CASES, EXPOSURE, leave_untouched
 from sticker_uq_lab.rendering import render, sample_scene
 from sticker_uq_lab.rendering.scene_sampling import with_prints
 
@@ -30,7 +30,7 @@ def pictures(kind: str, first: int, count: int) -> Iterator[EncodedScene]:
             laptop, _ = with_prints(spec, OPACITY, SIZE)
         else:
             laptop = render(spec, SIZE)
-        scene = untouched(laptop.image.copy(), laptop.boxes, laptop.labels)
+        scene = leave_untouched(laptop.image.copy(), laptop.boxes, laptop.labels)
         if change := {**CASES, **EXPOSURE}.get(kind):
             scene = change(scene, np.random.default_rng(seed))
         yield EncodedScene.of(np.ascontiguousarray(scene.image), seed, "jpg", scene.boxes, scene.labels)

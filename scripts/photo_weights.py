@@ -28,13 +28,13 @@ from sticker_uq.novelty.photo_network import (
     PhotoNetwork,
     photo_crop,
     photo_input,
-    pooled,
+    pool_maps,
     read_photo_network,
     save_photo_network,
 )  # fmt: skip
 from sticker_uq.scene import ObjectClass, Rng
 from sticker_uq.uncertainty import iou_matrix
-from sticker_uq_lab.datasets.abnormal import CASES, EXPOSURE, untouched
+from sticker_uq_lab.datasets.abnormal import CASES, EXPOSURE, leave_untouched
 from sticker_uq_lab.rendering import render, sample_scene
 from sticker_uq_lab.rendering.scene_sampling import with_prints
 
@@ -69,7 +69,7 @@ def crops_of(number: int, photographs: list[Path]) -> tuple[np.ndarray, np.ndarr
         others.append(whole.boxes[np.isin(whole.ids, printed)])
     else:
         laptop = render(spec, size)
-    scene = untouched(laptop.image.copy(), laptop.boxes, laptop.labels)
+    scene = leave_untouched(laptop.image.copy(), laptop.boxes, laptop.labels)
     plain = kind < 0.4
     if not plain:
         cases = CASES if kind < 0.75 else EXPOSURE
@@ -189,11 +189,13 @@ def reach(
     """How well held-out crops are told apart, and how far the features of photographs moved, in spreads of theirs."""
     with torch.inference_mode():
         found = [
-            learner.head(pooled(learner.network(photo_input(part))) / spread)
+            learner.head(pool_maps(learner.network(photo_input(part))) / spread)
             for part in np.array_split(crops, -(-len(crops) // 32))
         ]
         called = torch.cat(found).argmax(1).numpy()
-        moved = (pooled(learner.network(photo_input(real))) - pooled(before(photo_input(real)))) / spread
+        moved = (
+            pool_maps(learner.network(photo_input(real))) - pool_maps(before(photo_input(real)))
+        ) / spread
     stickers = classes == ObjectClass.STICKER
     return (
         f"held out: {len(classes)} crops, {np.mean(called == classes):.3f} right, stickers {np.mean(called[stickers] == 2):.3f}, "
@@ -221,7 +223,9 @@ def train(start: Path, photographs: list[Path], out: Path, scenes: int) -> Itera
     rng = np.random.default_rng(SEED)
     with torch.inference_mode():
         spread = (
-            pooled(before(photo_input(np.stack([window(photographs, rng, SIDE) for _ in range(128)])))).std(0)
+            pool_maps(
+                before(photo_input(np.stack([window(photographs, rng, SIDE) for _ in range(128)])))
+            ).std(0)
             + 0.05
         )
     spread, real = spread.clone(), np.stack([window(photographs, rng, SIDE) for _ in range(32)])
@@ -252,9 +256,9 @@ def train(start: Path, photographs: list[Path], out: Path, scenes: int) -> Itera
             truth = torch.tensor([int(labels[at]) for _, labels, at in drawn])
             pictures = np.stack([varied(window(photographs, rng, KEPT), rng) for _ in range(REAL)])
             ready = photo_input(np.concatenate([batch, pictures]))
-            found = pooled(learner.network(ready)) / spread
+            found = pool_maps(learner.network(ready)) / spread
             with torch.no_grad():
-                known = pooled(before(ready[RENDERED:])) / spread
+                known = pool_maps(before(ready[RENDERED:])) / spread
             loss = F.cross_entropy(
                 learner.head(found[:RENDERED]), truth, label_smoothing=0.02
             ) + KEEP * F.mse_loss(found[RENDERED:], known)

@@ -115,12 +115,12 @@ class Detector:
         Raises :class:`~sticker_uq.InvalidInput` naming every unknown or impossible setting, and for weights that do not load.
         """
         from sticker_uq.io.parameter_files import refuse_unknown
-        from sticker_uq.io.setting_fields import validated
+        from sticker_uq.io.setting_fields import validate
         from sticker_uq.perception.factory import load_perception
         from sticker_uq.perception.settings import PerceptionSettings
 
         refuse_unknown(settings, list(PerceptionSettings.model_fields))
-        self.settings = validated(PerceptionSettings, settings | {"weights": str(weights)})
+        self.settings = validate(PerceptionSettings, settings | {"weights": str(weights)})
         self._perception = load_perception(self.settings)
 
     def __repr__(self) -> str:

@@ -113,7 +113,7 @@ def spot_checks_needed(trial: BiasedTrial, level: float, delta: float) -> int:
     present = max(trial.checked.of, 1)
     factor = 1.0
     while present * factor <= _MOST_CHECKS:
-        if _grown(trial, factor).bound(delta) <= level:
+        if _grow(trial, factor).bound(delta) <= level:
             return math.ceil(present * factor)
         factor *= 1.05
     return 0
@@ -142,7 +142,7 @@ def too_few(fitted: int, asked: int, checked: int, population: Population, level
     return "; ".join(wanting)
 
 
-def _grown(trial: BiasedTrial, factor: float) -> BiasedTrial:
+def _grow(trial: BiasedTrial, factor: float) -> BiasedTrial:
     def grow(number: int) -> int:
         return round(max(number, 1) * factor)
 

@@ -45,7 +45,7 @@ def fit_risk(
             raise InvalidInput(f"signal {name}: {int((~np.isfinite(values)).sum())} values are not finite")
     knots, ramps = {}, [np.zeros((len(badness), 0))]
     for name, values in signals.items():
-        at = knots[name] = np.unique(_rounded(np.quantile(values, _KNOT_QUANTILES)))
+        at = knots[name] = np.unique(_round(np.quantile(values, _KNOT_QUANTILES)))
         ramps.append(np.clip((np.asarray(values, float)[:, None] - at[:-1]) / np.diff(at), 0.0, 1.0))
     design = np.hstack(ramps)
     intercept, weights = _logistic(design, np.asarray(badness, float), penalty)
@@ -56,7 +56,7 @@ def fit_risk(
         used += count
         if own.max(initial=0.0) > 1e-6:
             heights = np.concatenate(([0.0], np.cumsum(own)))
-            terms.append(RiskTerm(signal=name, knots=_rounded(knots[name]), log_odds=_rounded(heights)))
+            terms.append(RiskTerm(signal=name, knots=_round(knots[name]), log_odds=_round(heights)))
     return RiskScore(intercept=round(float(intercept), _DIGITS), terms=tuple(terms), max_removal=1.0)
 
 
@@ -81,7 +81,7 @@ def _logistic(design: FloatArray, badness: FloatArray, penalty: float) -> tuple[
     return float(found.x[0]), found.x[1:]
 
 
-def _rounded(values: Sequence[float] | FloatArray) -> tuple[float, ...]:
+def _round(values: Sequence[float] | FloatArray) -> tuple[float, ...]:
     return tuple(round(float(value), _DIGITS) for value in values)
 
 

@@ -125,7 +125,7 @@ def fit_policy(
     return draft.model_copy(update={"risk": choose_risk(objects, measured, level, say)})
 
 
-def taken_over(fitted: Policy, clean: bool = True) -> Policy:
+def take_over(fitted: Policy, clean: bool = True) -> Policy:
     """The policy ``fitted`` on other laptops as a draft without guarantee, of which a proof gives the limits anew.
 
     InvalidInput where it has nothing to be limited: no risk score, or with ``clean`` no cut-off for clean laptops.

@@ -15,7 +15,7 @@ import numpy as np
 import yaml
 
 from sticker_uq.calibration.planning import FIT_SHARE, Prospect, count_units
-from sticker_uq.calibration.records import Assessed, Record, assess, numbered, units_of
+from sticker_uq.calibration.records import Assessed, Record, assess, number_units, units_of
 from sticker_uq.evaluation.executors import executor
 from sticker_uq.evaluation.replay.assessing import assess_apart, identity_of, one_by_one, process_count
 from sticker_uq.gate import Policy
@@ -79,7 +79,7 @@ def evidence(
     """
     images = [(source, item) for source in sources for item in source.items.values()]
     names = ["" if source.workpieces else source.workpiece_of(item, 0) for source, item in images]
-    laptops = numbered(names)
+    laptops = number_units(names)
     stickers = np.array([(item.labels == ObjectClass.STICKER).any() for _, item in images])
     at_most = any(source.workpieces for source in sources)
 
@@ -191,7 +191,7 @@ class Divided:
             found.setdefault(source, []).append(record)
         return found
 
-    def signed(self, policy: Policy, command: str, camera: str = "", valid_days: int = 0) -> Policy:
+    def sign(self, policy: Policy, command: str, camera: str = "", valid_days: int = 0) -> Policy:
         """``policy`` with what it is valid for (weights, settings, device, ``camera``, days, 0 for ever) and its origin."""
         first = (self.fit or self.proof)[0].assessment
         today = dt.datetime.now(dt.UTC).date()

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sticker_uq.calibration.records import Record, units_of
-from sticker_uq.evaluation.metrics.decisions import BLADE_IOU, harmful, released_by, touched
+from sticker_uq.evaluation.metrics.decisions import BLADE_IOU, harmful, match_label, released_by
 from sticker_uq.evaluation.metrics.matching import best_overlap
 from sticker_uq.gate import Policy, judge
 from sticker_uq.gate.judge import once_peeled
@@ -100,14 +100,14 @@ class Outcomes:
         return self.detected.chosen(self.removable), self.risk[self.removable]
 
 
-def opened(policy: Policy) -> Policy:
+def with_open_limits(policy: Policy) -> Policy:
     risk = None if policy.risk is None else policy.risk.model_copy(update={"max_removal": 1.0})
     return policy.model_copy(update={"risk": risk, "max_left_probability": 1.0})
 
 
 def outcomes_of(records: Sequence[Record], policy: Policy, match_iou: float = MATCH_IOU) -> Outcomes:
     """What ``policy`` with open limits would do with labelled ``records``; its validity is not asked."""
-    judging = opened(policy).model_copy(update={"validity": None})
+    judging = with_open_limits(policy).model_copy(update={"validity": None})
     rows: list[tuple[int, float, int, bool, float, dict[SignalName, float]]] = []
     stickers, with_sticker = 0, set()
     stretches: dict[int, list[tuple[float, float, float, bool]]] = {}
@@ -195,8 +195,8 @@ def _risk(observed: ObservedObject, record: Record, policy: Policy) -> float:
 
 
 def met(observed: ObservedObject, record: Record, match_iou: float) -> tuple[int, float]:
-    """The labelled object that a removal of ``observed`` would touch, -1 if none, and the IoU with it, see :func:`touched`."""
-    return touched(observed.box, record.boxes, match_iou)
+    """The labelled object that a removal of ``observed`` would touch, -1 if none, and the IoU, see :func:`match_label`."""
+    return match_label(observed.box, record.boxes, match_iou)
 
 
 def matching(observed: ObservedObject, record: Record, match_iou: float = MATCH_IOU) -> int:

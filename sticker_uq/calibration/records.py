@@ -34,10 +34,10 @@ class Record:
 
 def units_of(records: Sequence[Record]) -> IntArray:
     """The number of each image's exchangeable unit, (N,) from 0 on: its workpiece, or itself if unknown."""
-    return numbered([record.workpiece for record in records])
+    return number_units([record.workpiece for record in records])
 
 
-def numbered(workpieces: Sequence[str]) -> IntArray:
+def number_units(workpieces: Sequence[str]) -> IntArray:
     """The number of each image's laptop, (N,) from 0 on; an image whose laptop is "" has one of its own."""
     known: dict[str, int] = {}
     units = []

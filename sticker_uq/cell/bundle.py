@@ -27,8 +27,8 @@ from sticker_uq.cell.supervisor_settings import SupervisorNodeSettings
 from sticker_uq.evaluation.bundle_comparison import COMPARISON, BundleComparison
 from sticker_uq.gate import Policy
 from sticker_uq.io.files import check_output_folder, remove_earlier_result, whole_folder
-from sticker_uq.io.reading import MOST_YAML, child_path, parse_yaml, read_chunks, read_text, shown
-from sticker_uq.io.setting_fields import Frozen, validated, words
+from sticker_uq.io.reading import MOST_YAML, child_path, parse_yaml, read_chunks, read_text, show_value
+from sticker_uq.io.setting_fields import Frozen, validate, words
 from sticker_uq.messages import text_of
 from sticker_uq.perception import PerceptionSettings
 from sticker_uq.perception.factory import load_perception
@@ -149,8 +149,8 @@ class Bundle:
         for part in ("model_hash", "settings_hash", "policy_hash"):
             if (compared := getattr(found, part)) != (own := getattr(self.manifest, part)):
                 raise InvalidInput(
-                    f"{name}: compares another candidate ({part} {shown(compared[:12])}, the bundle has {shown(own[:12])}); make "
-                    "it again with `sticker-uq improve`"
+                    f"{name}: compares another candidate ({part} {show_value(compared[:12])}, the bundle has "
+                    f"{show_value(own[:12])}); make it again with `sticker-uq improve`"
                 )
         return found
 
@@ -181,7 +181,7 @@ class Bundle:
         """
         present = present or PerceptionSettings()
         values = self.detector_parameters() | {name: getattr(present, name) for name in OF_THE_MACHINE}
-        return validated(PerceptionSettings, values, strict=True)
+        return validate(PerceptionSettings, values, strict=True)
 
     def _check_claims(self, name: str) -> None:
         """Raise :class:`InvalidInput` unless the manifest has parameters that a bundle may have, with values that the cell takes,
@@ -192,14 +192,15 @@ class Bundle:
         _refuse_others(manifest.supervisor, SupervisorNodeSettings, _NOT_OF_A_BUNDLE, f"{name}: supervisor")
         try:
             self.settings()
-            validated(SupervisorNodeSettings, dict(manifest.supervisor), strict=True)
+            validate(SupervisorNodeSettings, dict(manifest.supervisor), strict=True)
         except InvalidInput as error:
             raise InvalidInput(f"{name}: {error}") from None
         policy = Policy.load(self.policy)
         for field, found in (("policy_hash", policy.hash), ("guarantee", str(policy.guarantee or ""))):
             if (claimed := getattr(manifest, field)) != found:
                 raise InvalidInput(
-                    f"{name}: {field} = {shown(claimed)}: expected {shown(found)}, as {_POLICY} has it; make a new bundle"
+                    f"{name}: {field} = {show_value(claimed)}: expected {show_value(found)}, as {_POLICY} has "
+                    "it; make a new bundle"
                 )
 
     def verify(self, present: PerceptionSettings | None = None) -> SceneAssessment:
@@ -208,7 +209,7 @@ class Bundle:
         Raises :class:`InvalidInput` when weights, settings or panel are not those of the manifest here, or the policy refuses
         them.
         """
-        shown_scene = _assessed(load_perception(self.settings(present)), Policy.load(self.policy))
+        shown_scene = _assess_check_image(load_perception(self.settings(present)), Policy.load(self.policy))
         for name in ("model_hash", "settings_hash", "panel_hash"):
             expected, found = getattr(self.manifest, name), getattr(shown_scene, name)
             if expected != found:
@@ -238,10 +239,10 @@ def create_bundle(
     """
     check_output_folder(out, f"--out {out}", empty=not overwrite)
     chosen = {k: v for k, v in (supervisor or {}).items() if k not in _NOT_OF_A_BUNDLE}
-    validated(SupervisorNodeSettings, chosen)
+    validate(SupervisorNodeSettings, chosen)
     policy = Policy.load(policy_file)
     perception = load_perception(settings)
-    scene = _assessed(perception, policy)
+    scene = _assess_check_image(perception, policy)
     with whole_folder(out) as folder:
         for name, source in _sources(settings, policy_file).items():
             _copy(source, folder / name)
@@ -298,7 +299,7 @@ def _sources(settings: PerceptionSettings, policy: Path) -> dict[str, Path]:
     return found | ({_PANEL: Path(settings.panel)} if settings.panel else {})
 
 
-def _assessed(perception: Perception | Any, policy: Policy) -> SceneAssessment:
+def _assess_check_image(perception: Perception | Any, policy: Policy) -> SceneAssessment:
     """A grey picture as ``perception`` assesses it; raises :class:`InvalidInput` when ``policy`` does not hold for that."""
     limits = policy.validity
     width, height = (limits and limits.image_size) or (640, 480)
@@ -327,7 +328,9 @@ def _manifest(values: Any, name: str) -> Manifest:
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"]))
-        raise InvalidInput(f"{name}: {place} = {shown(first['input'])}: {words(first, Manifest)}") from None
+        raise InvalidInput(
+            f"{name}: {place} = {show_value(first['input'])}: {words(first, Manifest)}"
+        ) from None
 
 
 def _files(folder: Path) -> list[str]:
@@ -353,4 +356,4 @@ def _sha256(path: Path, name: str = "") -> str:
 def _refuse_others(values: Iterable[str], model: type[BaseModel], foreign: Sequence[str], name: str) -> None:
     known = [field for field in model.model_fields if field not in foreign]
     if other := sorted(set(values) - set(known)):
-        raise InvalidInput(f"{name}: {shown(other[0])} is no parameter of a bundle; make a new bundle")
+        raise InvalidInput(f"{name}: {show_value(other[0])} is no parameter of a bundle; make a new bundle")

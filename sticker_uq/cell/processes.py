@@ -191,7 +191,7 @@ def cell_processes(options: CellOptions) -> list[ProcessSpec]:
     """In start order. Raises :class:`InvalidInput` when a named file does not exist, or the bundle is not whole."""
     audit = str(Path(options.audit).expanduser().resolve()) if options.audit else ""
     bundle = _bundle(options)
-    supervision = _given(policy=_file(options.policy, "policy"), audit_folder=audit)
+    supervision = _given_values(policy=_file(options.policy, "policy"), audit_folder=audit)
     if bundle is not None:
         supervision |= bundle.supervisor_parameters()
     if options.allow_uncalibrated or options.sim:
@@ -201,10 +201,10 @@ def cell_processes(options: CellOptions) -> list[ProcessSpec]:
     beside = _camera_info_remapping(options.camera_topic)
     processes = [detector_process(options, bundle), _process(options, SUPERVISOR, supervision, beside)]
     if options.console:
-        page = _given(port=options.console_port, image_transport=options.image_transport)
+        page = _given_values(port=options.console_port, image_transport=options.image_transport)
         processes.append(_process(options, "console", page, _image_remappings(options.camera_topic)))
     if options.record:
-        recording = _given(
+        recording = _given_values(
             bag=str(Path(options.record).expanduser().resolve()),
             image_transport=options.image_transport,
             more_image_topics=options.more_camera_topics,
@@ -214,7 +214,7 @@ def cell_processes(options: CellOptions) -> list[ProcessSpec]:
         processes.append(_process(options, "recorder", recording, remappings))
     if options.sim:
         values = {name: getattr(options, f"sim_{name}") for name in ("person", "seed", "laptops", "hard")}
-        simulation = _given(**values)
+        simulation = _given_values(**values)
         remappings = (*_image_remappings(options.camera_topic), *beside)
         processes.append(replace(_process(options, "cell_sim", simulation, remappings), package=LAB))
     return processes + _source_processes(options)
@@ -222,7 +222,7 @@ def cell_processes(options: CellOptions) -> list[ProcessSpec]:
 
 def detector_process(options: CellOptions, bundle: Bundle | None = None) -> ProcessSpec:
     """``bundle``: that of ``options``, where it is loaded already."""
-    parameters = _given(
+    parameters = _given_values(
         model=options.model,
         weights=_file(options.weights, "weights"),
         dropout_rate=options.dropout_rate,
@@ -245,7 +245,7 @@ def _source_processes(options: CellOptions) -> list[ProcessSpec]:
     if options.sim:
         raise InvalidInput("source and sim: expected one of them; the simulation has a camera of its own")
     # compresses, or sends raw images, only while somebody subscribes to them
-    played = _given(
+    played = _given_values(
         source=_played(options.source), loop=True, transport="both", rate=options.source_rate, autostart=True
     )
     remappings = (*_image_remappings(options.camera_topic), *_camera_info_remapping(options.camera_topic))
@@ -308,7 +308,7 @@ def _camera_info_remapping(camera_topic: str) -> tuple[tuple[str, str], ...]:
     return (("camera_info", f"{folder}/camera_info"),) if slash else ()
 
 
-def _given(**values: Any) -> dict[str, Any]:
+def _given_values(**values: Any) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None and value != ""}
 
 

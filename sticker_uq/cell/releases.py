@@ -103,7 +103,7 @@ def history(cell: Path) -> History:
     findings = [str(finding) for finding in verify(cell / LOG).findings]
     found = tuple(entries(cell / LOG))
     standing = _standing(found)
-    linked, expected = _linked(cell), standing[-1].folder if standing else None
+    linked, expected = _read_link(cell), standing[-1].folder if standing else None
     if linked != expected:
         findings.append(f"{ACTIVE} points to {linked or 'nothing'}, the log says {expected or 'nothing'}")
     return History(found, standing, tuple(findings))
@@ -128,7 +128,7 @@ def _standing(told: Iterable[Entry]) -> tuple[ActiveBundle, ...]:
 
 
 def _change(cell: Path, kind: str, release: ActiveBundle, person: str, reason: str) -> ActiveBundle:
-    present = _linked(cell)
+    present = _read_link(cell)
     log = AuditLog(cell / LOG, _FILE_BYTES)
     try:
         before = _standing(entries(cell / LOG))[-1:]
@@ -155,7 +155,7 @@ def _write(log: AuditLog, kind: str, told: dict[str, str]) -> None:
         raise InvalidInput("the log of releases cannot be written, nothing was changed: is the disk full?")
 
 
-def _linked(cell: Path) -> Path | None:
+def _read_link(cell: Path) -> Path | None:
     link = cell / ACTIVE
     if not os.path.lexists(link):
         return None

@@ -87,12 +87,12 @@ class SupervisorNodeSettings(GateSettings, AssumptionSettings, StopSettings, Pos
             raise InvalidInput(f"policy {path}: {text_of(expired)}; expected one that is still valid")
         return policy
 
-    def uncalibrated(self, policy: Policy) -> Reason | None:
+    def why_uncalibrated(self, policy: Policy) -> Reason | None:
         """Why nothing is permitted under ``policy``, which proves too little; None with ``allow_uncalibrated``."""
-        return None if self.allow_uncalibrated else unproved(policy)
+        return None if self.allow_uncalibrated else why_unproved(policy)
 
 
-def unproved(policy: Policy) -> Reason | None:
+def why_unproved(policy: Policy) -> Reason | None:
     """What ``policy`` does not prove, so that a cell moves an arm on it only with ``allow_uncalibrated``; None: nothing.
 
     A guarantee holds for laptops like those it was proved on; a policy that releases without novelty cannot tell others.

@@ -54,7 +54,7 @@ _PARTICIPANTS = 120
 _numbers = itertools.count(os.getpid())
 
 
-def taken(domain: int) -> bool:
+def is_taken(domain: int) -> bool:
     """Whether a process on this machine takes part in the ROS domain ``domain``, as a DDS participant.
 
     It listens for unicast discovery at UDP port 7410 + 250 * domain + 2 * (its number), in every DDS
@@ -91,6 +91,6 @@ def free_domain() -> Iterator[int]:
 
 def _next_free() -> int:
     for domain in (1 + number % 100 for number in itertools.islice(_numbers, 100)):
-        if not taken(domain):
+        if not is_taken(domain):
             return domain
     raise RuntimeError("a DDS participant of this machine is in each of the ROS domains 1 to 100")

@@ -24,7 +24,7 @@ from typer.core import TyperCommand, TyperGroup
 from sticker_uq import __version__
 from sticker_uq.imports import import_torchvision_without_compiler
 from sticker_uq.io.share import INSTALL_LAB, LAB
-from sticker_uq.io.stopping import INTERRUPTED, end_on_interrupt, interrupted, leave
+from sticker_uq.io.stopping import INTERRUPTED, describe_interruption, end_on_interrupt, leave
 from sticker_uq.messages import printable
 from sticker_uq.scene import DeviceFailed, InvalidFile, InvalidInput
 
@@ -81,7 +81,7 @@ def option(default: Any, help_text: str, *names: str, **more: Any) -> Any:
 
 
 @functools.cache
-def installed() -> dict[str, str]:
+def installed_commands() -> dict[str, str]:
     """The module of every command that can be run: own ones, those of the lab where it is installed, others by their names.
 
     No command of this package can be replaced by a registered one.
@@ -120,7 +120,7 @@ class _LazyCommand(TyperCommand):
 
     def load(self) -> Any:
         with _starting(str(self.name)):
-            module = importlib.import_module(installed()[str(self.name)])
+            module = importlib.import_module(installed_commands()[str(self.name)])
         app = getattr(module, "app", None)
         if app is None:
             app = typer.Typer(add_completion=False)
@@ -204,15 +204,15 @@ class _Commands(_Group):
         return parameters
 
     def list_commands(self, ctx: Any) -> list[str]:
-        return list(installed())
+        return list(installed_commands())
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        if args[0] in COMMANDS and args[0] not in installed():
+        if args[0] in COMMANDS and args[0] not in installed_commands():
             raise InvalidInput(f"{args[0]} is a command of {LAB}, which is not installed: {INSTALL_LAB}")
         return super().resolve_command(ctx, args)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        module = installed().get(cmd_name)
+        module = installed_commands().get(cmd_name)
         if module is None:
             return None
         panel = COMMANDS.get(cmd_name, "Of other packages")
@@ -235,7 +235,7 @@ class _Commands(_Group):
 def explain(error: BaseException) -> tuple[str, int]:
     """The error message for `error`, one line or one for each fault of a file, and the exit status."""
     if isinstance(error, KeyboardInterrupt):
-        return interrupted(), INTERRUPTED
+        return describe_interruption(), INTERRUPTED
     if isinstance(error, InvalidFile):
         return "\n  ".join(map(printable, (f"error: {error.lines[0]}", *error.lines[1:]))), 2
     if isinstance(error, InvalidInput):

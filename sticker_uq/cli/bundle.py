@@ -11,7 +11,7 @@ from sticker_uq.cell.bundle import Bundle, create_bundle
 from sticker_uq.cell.node_settings import NODE_ONLY
 from sticker_uq.cli import option
 from sticker_uq.cli.options import field_options, output_folder, settings_options, supervisor_parameters
-from sticker_uq.io.setting_fields import validated
+from sticker_uq.io.setting_fields import validate
 from sticker_uq.messages import printable
 from sticker_uq.perception import PerceptionSettings
 
@@ -61,7 +61,7 @@ def show(folder: Folder) -> None:
 def verify(folder: Folder, machine: dict[str, Any]) -> None:
     """Assess a picture with a bundle on this machine: whether all of it fits together here."""
     bundle = Bundle.load(folder)
-    scene = bundle.verify(validated(PerceptionSettings, machine))
+    scene = bundle.verify(validate(PerceptionSettings, machine))
     _show(bundle)
     typer.echo(f"fits together on this machine ({scene.device_kind}, {scene.precision})")
 
@@ -77,7 +77,7 @@ def promote(
 ) -> None:
     """Verify a bundle on this machine and make it the active one of a cell: what FOLDER/active leads to."""
     bundle = Bundle.load(candidate)
-    bundle.verify(validated(PerceptionSettings, machine))
+    bundle.verify(validate(PerceptionSettings, machine))
     made = releases.promote(cell, bundle, person, reason)
     if bundle.comparison is not None:
         asked = -bundle.comparison.saved[0]
@@ -93,7 +93,7 @@ def promote(
 def rollback(machine: dict[str, Any], cell: Cell, reason: Reason = "", person: Person = "") -> None:
     """Verify the bundle that was active before and make it active again."""
     bundle = Bundle.load(releases.previous(cell).folder)
-    bundle.verify(validated(PerceptionSettings, machine))
+    bundle.verify(validate(PerceptionSettings, machine))
     _tell(releases.rollback(cell, bundle, person, reason), cell)
 
 

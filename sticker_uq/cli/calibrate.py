@@ -11,7 +11,7 @@ import typer
 from rich.table import Table
 
 from sticker_uq.calibration.calibration_report import calibration_report
-from sticker_uq.calibration.fitting import FAMILIAR, Levels, fit_policy, taken_over
+from sticker_uq.calibration.fitting import FAMILIAR, Levels, fit_policy, take_over
 from sticker_uq.calibration.making import FIT_SHARE, Divided, assess_sources, evidence, write_policy
 from sticker_uq.calibration.probability import choose_kind
 from sticker_uq.calibration.proving import Trials
@@ -144,10 +144,10 @@ def command(
             say,
         )
     else:
-        draft = taken_over(kept, beta > 0)
+        draft = take_over(kept, beta > 0)
     numbers = {name: divided.proof_numbers(folders) for name, folders in parts.items()}
     policy = Trials(draft, divided.fit, divided.proof, match_iou, numbers).policy(levels)
-    policy = divided.signed(policy, command_line(), camera, valid_days)
+    policy = divided.sign(policy, command_line(), camera, valid_days)
     if report is not None:
         text = calibration_report(policy, draft, divided, levels, html=report.suffix == ".html")
         write_file(report, text)
@@ -179,7 +179,7 @@ def _refuse_fitting(context: typer.Context, kept: Policy, beta: float) -> None:
         raise InvalidInput(
             f"{options} with --fit-share 0: expected none, the score of --base is taken as it is"
         )
-    taken_over(kept, beta > 0)
+    take_over(kept, beta > 0)
 
 
 def _tell_of_workpieces(sources: Sequence[LabelledSource], records: Sequence[Record]) -> None:

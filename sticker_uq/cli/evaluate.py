@@ -9,7 +9,7 @@ from typing import Any
 from rich.table import Table
 
 from sticker_uq.cli import option
-from sticker_uq.cli.options import checked, field_options, output_file
+from sticker_uq.cli.options import check_settings, field_options, output_file
 from sticker_uq.cli.terminal import counting, figures, output
 from sticker_uq.detection.detector import load_detector
 from sticker_uq.detection.settings import DetectorSettings
@@ -40,7 +40,7 @@ def command(
 
     --dropout-rate and --score-floor are those of the stochastic passes; without dropout the score floor is 0.01.
     """
-    settings = checked(DetectorSettings, detector_values | ({"passes": passes} if passes else {}))
+    settings = check_settings(DetectorSettings, detector_values | ({"passes": passes} if passes else {}))
     items = read_coco(data, crowd=True)
     check_objects(items, str(data))
     sharp = load_detector(settings.model_copy(update={"score_floor": _LOWEST_FLOOR}))

@@ -21,7 +21,7 @@ from sticker_uq.cell.supervisor_settings import SupervisorNodeSettings
 from sticker_uq.cli import option
 from sticker_uq.io.files import check_output_file, check_output_folder
 from sticker_uq.io.parameter_files import read_parameters, refuse_unknown
-from sticker_uq.io.reading import shown
+from sticker_uq.io.reading import show_value
 from sticker_uq.io.setting_fields import expectation, kind_of, refusal, without_none, words
 from sticker_uq.scene import InvalidInput
 
@@ -111,7 +111,7 @@ def settings_options(
             known = (*model.model_fields, *also_known)
             from_file = {} if params is None else read_parameters(params, node, known)
             settings = combine(model, from_file, given, params, also_known)
-            loaded = loaded_bundle(bundle, given, params)
+            loaded = load_bundle(bundle, given, params)
             if loaded is not None:
                 settings = loaded.settings(settings)  # type: ignore[arg-type]  # the model is perception's
             whole = {"params": params, "bundle": loaded}
@@ -140,7 +140,7 @@ def supervisor_parameters(params: Path | None) -> dict[str, Any]:
     return {name: value for name, value in values.items() if name in known}
 
 
-def loaded_bundle(folder: Path | None, given: Mapping[str, Any], params: Path | None) -> Bundle | None:
+def load_bundle(folder: Path | None, given: Mapping[str, Any], params: Path | None) -> Bundle | None:
     """The bundle that ``--bundle`` names, None without one; raises InvalidInput when an option, ``given`` unless None, or a file
     gives what it has itself.
     """
@@ -213,7 +213,7 @@ def combine(
             continue
         kinds = (int, float) if kind_of(info) is float else (kind_of(info),)
         if type(value) not in kinds:  # ROS 2 takes no 3.0 for an integer either
-            raise InvalidInput(f"{file}: {name} = {shown(value)}: expected {expectation(info)}")
+            raise InvalidInput(f"{file}: {name} = {show_value(value)}: expected {expectation(info)}")
     options = {name: value for name, value in given.items() if value is not None}
     values = {name: value for name, value in from_file.items() if name in model.model_fields} | options
     try:
@@ -222,7 +222,7 @@ def combine(
         raise InvalidInput(_explain(error, model, options, file)) from None
 
 
-def checked(model: type[Model], values: Mapping[str, Any]) -> Model:
+def check_settings(model: type[Model], values: Mapping[str, Any]) -> Model:
     """A `model` from options; raises InvalidInput naming the option, its value and what was expected."""
     return combine(model, {}, values)
 

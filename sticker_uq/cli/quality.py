@@ -10,7 +10,7 @@ import typer
 from rich.markdown import Markdown
 
 from sticker_uq.cli import option
-from sticker_uq.cli.options import checked, field_options, output_folder
+from sticker_uq.cli.options import check_settings, field_options, output_folder
 from sticker_uq.cli.terminal import counting, output
 from sticker_uq.detection.names import MODEL_NAMES
 from sticker_uq.detection.settings import DetectorSettings
@@ -18,9 +18,9 @@ from sticker_uq.evaluation.metrics.probability_quality import CODE, PAPER
 from sticker_uq.evaluation.metrics.quality import (
     Vectors,
     both_kinds,
-    detected_vectors,
     measure_quality,
     read_vectors,
+    vectors_of_detections,
 )
 from sticker_uq.evaluation.reporting.quality_report import write_quality
 from sticker_uq.io.coco import check_objects, read_coco
@@ -60,7 +60,7 @@ def command(
     if (data is None) == (not vectors) or (vectors and (model or weights)):
         raise InvalidInput("expected either --data, with --model and --weights, or --vectors alone")
     sampling = replace(_PRESETS[preset], ratio=ratio, subsets=subsets)
-    seed = checked(DetectorSettings, detector_values).seed
+    seed = check_settings(DetectorSettings, detector_values).seed
     notes: list[str] = []
     if data is None:
         found = [read_vectors(path) for path in vectors or ()]
@@ -69,14 +69,14 @@ def command(
             raise InvalidInput(f"--vectors {files}: expected files of different names with the same classes")
     else:
         detectors = _detectors(model or [DetectorSettings().model], weights or [], detector_values)
-        found = _detected(data, detectors, notes)
+        found = _detect_vectors(data, detectors, notes)
     measured = [measure_quality(one, sampling, bootstrap, seed) for one in found]
     out.mkdir(parents=True, exist_ok=True)
     output().print(Markdown(write_quality(measured, sampling, notes, out)))
     typer.echo(f"report: {out / 'quality.html'}")
 
 
-def _detected(data: Path, detectors: Sequence[DetectorSettings], notes: list[str]) -> list[Vectors]:
+def _detect_vectors(data: Path, detectors: Sequence[DetectorSettings], notes: list[str]) -> list[Vectors]:
     items = read_coco(data)
     check_objects(items, str(data))
     from sticker_uq.detection.detector import load_detector  # torch takes seconds to load
@@ -90,7 +90,7 @@ def _detected(data: Path, detectors: Sequence[DetectorSettings], notes: list[str
             task = bar.add_task(settings.model, total=len(items))
             prefix = "" if len(detectors) == 1 else f"{number} {settings.model}, "
             seen = both_kinds(detector, items, lambda task=task: bar.advance(task))  # type: ignore[misc]
-            found += [detected_vectors(prefix + kind, passes, items) for kind, passes in seen.items()]
+            found += [vectors_of_detections(prefix + kind, passes, items) for kind, passes in seen.items()]
     return found
 
 
@@ -103,6 +103,6 @@ def _detectors(
         )
     files = weights or [""] * len(models)
     return [
-        checked(DetectorSettings, {"model": name, "weights": file, **common})
+        check_settings(DetectorSettings, {"model": name, "weights": file, **common})
         for name, file in zip(models, files, strict=True)
     ]

@@ -170,7 +170,7 @@ class ReplayJob:
             differences=differences,
         )
         summary = write_replay(result, self.policy, self.out)
-        outcome = ReplayOutcome(summary, True) if live is None else _compared(summary, live)
+        outcome = ReplayOutcome(summary, True) if live is None else _compare_live(summary, live)
         return replace(outcome, differences=found)
 
 
@@ -195,7 +195,7 @@ def _remove_unfinished(jobs: Sequence[ReplayJob], finished: Container[int]) -> N
                 job.remove()
 
 
-def _compared(summary: ReplaySummary, live: LiveComparison) -> ReplayOutcome:
+def _compare_live(summary: ReplaySummary, live: LiveComparison) -> ReplayOutcome:
     lines = live.differing()
     if live.different > len(lines):
         lines.append(f"... and {live.different - len(lines)} more")

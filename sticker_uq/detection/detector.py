@@ -20,7 +20,7 @@ from sticker_uq.detection.deterministic_pass import DeterministicPass, leaves
 from sticker_uq.detection.dropout import CounterDropout, Dropout, PassDropout, no_dropout
 from sticker_uq.detection.features import Features
 from sticker_uq.detection.kernels.devices import float32_products, keep_freed_memory, out_of_memory
-from sticker_uq.detection.kernels.frozen import copied, frozen
+from sticker_uq.detection.kernels.frozen import copy_model, freeze
 from sticker_uq.detection.kernels.graphs import GraphedStages
 from sticker_uq.detection.kernels.pixels import network_input, rgb_input
 from sticker_uq.detection.models.family import Family
@@ -146,20 +146,20 @@ class StochasticDetector:
         self.family = self._entry.reference(self.model, settings)
         self._exact = self._engine = self.family
         if self._fast:
-            self._exact, self._engine = self._frozen(torch.float32), self._frozen(self._dtype)
+            self._exact, self._engine = self._freeze(torch.float32), self._freeze(self._dtype)
         graphed = settings.graphs and self._fast and self.device.type == "cuda"
         self._graphed = GraphedStages(self._engine) if graphed else None
         # few on a processor, all on a GPU
         automatic = self._entry.passes_at_once if self.device.type == "cpu" else settings.passes
         self.chunk = settings.passes_at_once or automatic
 
-    def _frozen(self, dtype: torch.dtype) -> Family:
+    def _freeze(self, dtype: torch.dtype) -> Family:
         """A frozen copy of the model, cut at its first dropout, by its fast kernels where the entry has some."""
         key = (dtype, self.settings.dropout_rate, self.settings.dropout_site)
         if key not in self._families:
             fast = self._entry.fast
             if dtype not in self._copies:
-                self._copies[dtype] = frozen(self.model, dtype) if fast else copied(self.model).to(dtype)
+                self._copies[dtype] = freeze(self.model, dtype) if fast else copy_model(self.model).to(dtype)
             self._families[key] = (fast or self._entry.reference)(self._copies[dtype], self.settings)
         return self._families[key]
 
@@ -188,7 +188,7 @@ class StochasticDetector:
         if passes < 1:
             raise InvalidInput(f"passes is {passes}, expected at least 1")
         if self.settings.dropout_rate == 0:
-            return _repeated(self.detect(features), passes)
+            return _repeat(self.detect(features), passes)
         groups: list[Rows] = []
         start = 0
         while start < passes:
@@ -244,7 +244,7 @@ class StochasticDetector:
         below = float(np.nextafter(np.float32(least_score), np.float32(0)))
         floor = max(self.settings.score_floor, below)
         outputs = self._exact.head_outputs(features.as_float32(), maps, floor)
-        rows = self._suppressed(features, outputs.rows, floor)
+        rows = self._suppress(features, outputs.rows, floor)
         return DeterministicPass(
             features=features,
             maps=tuple(maps),
@@ -278,16 +278,16 @@ class StochasticDetector:
             rows = self._engine.candidates(
                 features, self._engine.head_maps(features, dropout), dropout, floor
             )
-        return self._suppressed(features, rows, floor)
+        return self._suppress(features, rows, floor)
 
     def _plain_rows(self, features: Features) -> Rows:
         """The same without dropout, always in single precision."""
         maps, floor = self.head_maps(features), self.settings.score_floor
-        return self._suppressed(
+        return self._suppress(
             features, self._exact.head_outputs(features.as_float32(), maps, floor).rows, floor
         )
 
-    def _suppressed(self, features: Features, rows: Rows, score_floor: float) -> Rows:
+    def _suppress(self, features: Features, rows: Rows, score_floor: float) -> Rows:
         # suppression is a loop over passes and classes, at each step of which a GPU would have to be waited for
         rows = rows.on_processor(score_floor)
         rows = keep_best(rows, features.resized, self.settings.nms_threshold, self.settings.max_detections)
@@ -376,7 +376,7 @@ def _dtype(precision: Precision, device: torch.device) -> torch.dtype:
     return kinds.get(precision, torch.float32)
 
 
-def _repeated(detections: Detections, passes: int) -> StochasticSamples:
+def _repeat(detections: Detections, passes: int) -> StochasticSamples:
     index = np.repeat(np.arange(passes), len(detections))
     boxes, probabilities = detections.boxes, detections.probabilities
     return StochasticSamples(np.tile(boxes, (passes, 1)), np.tile(probabilities, (passes, 1)), index, passes)

@@ -98,7 +98,7 @@ class CounterDropout:
     def masks(self, like: Tensor) -> Tensor:
         keys = self.keys(range(self.calls, self.calls + 1))[0]
         self.calls += 1
-        return drawn(keys[:, :1], keys[:, 1:], like, self._floor, self._carry)
+        return draw_masks(keys[:, :1], keys[:, 1:], like, self._floor, self._carry)
 
     def __call__(self, maps: Tensor) -> Tensor:
         return self.masks(maps).mul_(maps / self.keep)
@@ -128,20 +128,20 @@ class KeyedDropout:
 
     def masks(self, like: Tensor) -> Tensor:
         keys = next(self._keys)
-        return drawn(keys[:, :1], keys[:, 1:], like, self._floor, self._carry)
+        return draw_masks(keys[:, :1], keys[:, 1:], like, self._floor, self._carry)
 
     def __call__(self, maps: Tensor) -> Tensor:
         return self.masks(maps).mul_(maps / self.keep)
 
 
-def drawn(first: Tensor, second: Tensor, like: Tensor, floor: int, carry: int) -> Tensor:
+def draw_masks(first: Tensor, second: Tensor, like: Tensor, floor: int, carry: int) -> Tensor:
     """The masks of :class:`CounterDropout` for the keys ``first`` and ``second`` (n, 1) of n passes.
 
     ``floor`` and ``carry``: 256 times the dropout rate, its whole part and the rest times 2^31.
     """
     _, channels, height, width = like.shape
     size = height * width * channels
-    hashed = _hashed_on_processor if like.device.type == "cpu" else _hashed
+    hashed = _hash_on_processor if like.device.type == "cpu" else _hash_words
     words = hashed(-(-size // 4) + channels, first, second)
     # the last words choose the thresholds, so that a mask takes no second round of hashing
     raised = (words[:, -channels:] & 0x7FFFFFFF) < carry
@@ -157,8 +157,8 @@ def drawn(first: Tensor, second: Tensor, like: Tensor, floor: int, carry: int) -
     return kept.view(torch.uint8).view(-1, height, width, channels).to(like.dtype).permute(0, 3, 1, 2)
 
 
-def _hashed_on_processor(count: int, first: Tensor, second: Tensor) -> Tensor:
-    """The words of :func:`_hashed` in two thirds of the time: NumPy shifts unsigned words, in parts that fit a cache."""
+def _hash_on_processor(count: int, first: Tensor, second: Tensor) -> Tensor:
+    """The words of :func:`_hash_words` in two thirds of the time: NumPy shifts unsigned words, in parts that fit a cache."""
     first_keys, second_keys = (keys.numpy().view(np.uint32) for keys in (first, second))
     words = np.empty((len(first), count), np.uint32)
     shifted = np.empty(_WORDS_AT_ONCE, np.uint32)
@@ -179,7 +179,7 @@ def _hashed_on_processor(count: int, first: Tensor, second: Tensor) -> Tensor:
     return torch.from_numpy(words.view(np.int32))
 
 
-def _hashed(count: int, first: Tensor, second: Tensor) -> Tensor:
+def _hash_words(count: int, first: Tensor, second: Tensor) -> Tensor:
     """``count`` random 32-bit words per row of the keys (n, 1): (n, count) int32."""
     # made anew in the stream that reads them: a shared tensor could be read by one stream of a GPU before another has filled it
     words = torch.arange(count, dtype=torch.int32, device=first.device) ^ first

@@ -44,9 +44,9 @@ class Features:
         """In single precision; itself where it already is."""
         if all(m.dtype == torch.float32 for m in (*self.maps, *self.extra)):
             return self
-        return self.derive("as_float32", self._widened)
+        return self.derive("as_float32", self._widen)
 
-    def _widened(self) -> Features:
+    def _widen(self) -> Features:
         maps, extra = (tuple(t.to(torch.float32) for t in group) for group in (self.maps, self.extra))
         return replace(self, maps=maps, extra=extra, _derived={})
 

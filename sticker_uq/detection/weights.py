@@ -24,7 +24,7 @@ from torch.overrides import TorchFunctionMode
 
 from sticker_uq.detection.names import known_name
 from sticker_uq.io.files import atomic_write
-from sticker_uq.io.reading import check_regular, parse_json, shown
+from sticker_uq.io.reading import check_regular, parse_json, show_value
 from sticker_uq.messages import printable
 from sticker_uq.scene import CLASS_COUNT, InvalidInput, ObjectClass
 
@@ -179,7 +179,7 @@ def network_settings(path: PathLike) -> dict[str, Any]:
     whole = isinstance(size, int) and numbers and network.keys() == {"input_size", "anchor_scales"}
     if network and not whole:
         raise InvalidInput(
-            f"weights file {file}: metadata network is {shown(network)}, expected input_size and anchor_scales"
+            f"weights file {file}: metadata network is {show_value(network)}, expected input_size and anchor_scales"
         )
     return dict(network)
 
@@ -193,9 +193,11 @@ def load_into(model: nn.Module, name: str, path: PathLike) -> dict[str, Any]:
     """
     state, metadata = load_weights(path)
     if metadata.get("model", name) != name:
-        raise InvalidInput(f"weights file {path} is for model {shown(metadata['model'])}, expected {name!r}")
+        raise InvalidInput(
+            f"weights file {path} is for model {show_value(metadata['model'])}, expected {name!r}"
+        )
     if (named := metadata.get("classes", CLASSES)) != CLASSES:
-        raise InvalidInput(f"weights file {path} has classes {shown(named)}, expected {CLASSES}")
+        raise InvalidInput(f"weights file {path} has classes {show_value(named)}, expected {CLASSES}")
     own = model.state_dict()
     for key in sorted(own.keys() & state.keys()):
         _check_shape(key, list(state[key].shape), list(own[key].shape), path)
@@ -234,9 +236,9 @@ def read_metadata(file: Path, state: State | None = None) -> dict[str, Any]:
         )
     metadata = parse_json(text, f"weights file {file}: metadata {_KEY!r}")
     if not isinstance(metadata, dict):
-        raise InvalidInput(f"weights file {file} has metadata {shown(text)}, expected a JSON object")
+        raise InvalidInput(f"weights file {file} has metadata {show_value(text)}, expected a JSON object")
     if (found := metadata.get("format")) != FORMAT:
-        raise InvalidInput(f"weights file {file} has format {shown(found)}, expected {FORMAT}")
+        raise InvalidInput(f"weights file {file} has format {show_value(found)}, expected {FORMAT}")
     for key in ("model", "classes", "checksum"):
         if key not in metadata:
             raise InvalidInput(f"weights file {file} has no {key!r} in its metadata, expected one")
@@ -245,7 +247,7 @@ def read_metadata(file: Path, state: State | None = None) -> dict[str, Any]:
 
 def _read_pth(file: Path) -> tuple[State, dict[str, Any]]:
     size = file.stat().st_size
-    if _is_archive(file) and _unpacked(file) > size:
+    if _is_archive(file) and _unpack(file) > size:
         raise InvalidInput(f"weights file {file} is a compressed archive, expected a file of torch.save")
     if _is_archive(file) and _is_script(file):
         command = _CONVERT_SCRIPT.format(file=str(file), classes=CLASSES)
@@ -263,7 +265,7 @@ def _read_pth(file: Path) -> tuple[State, dict[str, Any]]:
             break
     tensors = content if isinstance(content, Mapping) else {}
     if not tensors or not all(isinstance(value, Tensor) for value in tensors.values()):
-        keys = f" with {', '.join(shown(key) for key in list(tensors)[:5])}" if tensors else ""
+        keys = f" with {', '.join(show_value(key) for key in list(tensors)[:5])}" if tensors else ""
         raise InvalidInput(
             f"weights file {file} holds a {type(content).__name__}{keys}, expected a state dict of tensors, or one under "
             f"{', '.join(WRAPPINGS)}"
@@ -275,7 +277,9 @@ def _read_pth(file: Path) -> tuple[State, dict[str, Any]]:
     for key, tensor in tensors.items():
         plain = tensor.layout is torch.strided and tensor.device.type == "cpu" and not tensor.is_quantized
         if not plain or tensor.is_complex():
-            raise InvalidInput(f"weights file {file}: tensor {shown(key)} is no plain tensor of real numbers")
+            raise InvalidInput(
+                f"weights file {file}: tensor {show_value(key)} is no plain tensor of real numbers"
+            )
     # a tensor may repeat its few values any number of times
     filled = sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
     if filled > size:
@@ -297,8 +301,8 @@ def _tell_of_others(file: Path, content: Mapping[Any, Any], taken: str) -> None:
     ]
     if others:
         warnings.warn(
-            f"weights file {file}: {taken!r} is read, not {', '.join(map(shown, others))} beside it; to read another one save it "
-            f"as {taken!r}",
+            f"weights file {file}: {taken!r} is read, not {', '.join(map(show_value, others))} beside it; to read another one "
+            f"save it as {taken!r}",
             stacklevel=4,
         )
 
@@ -342,7 +346,7 @@ def _refusal(file: Path, reason: str) -> str:
     )
 
 
-def _unpacked(file: Path) -> int:
+def _unpack(file: Path) -> int:
     """Bytes of the unpacked records of a zip archive."""
     try:
         with zipfile.ZipFile(file) as archive:

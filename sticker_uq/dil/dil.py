@@ -43,13 +43,13 @@ def activation_maps(deterministic: DeterministicPass, technique: Technique = "la
 
 
 def objectness_gradients(deterministic: DeterministicPass) -> Sequence[Tensor]:
-    """The gradients (1, C, h, w) of :func:`summed_objectness` to the maps of ``deterministic``."""
+    """The gradients (1, C, h, w) of :func:`sum_objectness` to the maps of ``deterministic``."""
     with torch.enable_grad(), float32_products(deterministic.tf32, deterministic.anchors.device):
-        total = summed_objectness(deterministic.objectness, deterministic.two_stage)
+        total = sum_objectness(deterministic.objectness, deterministic.two_stage)
         return torch.autograd.grad(total, deterministic.maps)
 
 
-def summed_objectness(objectness: Sequence[Tensor], two_stage: bool) -> Tensor:
+def sum_objectness(objectness: Sequence[Tensor], two_stage: bool) -> Tensor:
     """The scalar to differentiate, from the objectness (n, A, h, w) of every level.
 
     One-stage detectors: the sum over everything (DiL paper, eq 1). Two-stage ones: the sum over all places of the largest
@@ -100,7 +100,7 @@ def cell_sums(levels: Maps, features: Features, row_edges: IntArray, column_edge
     What :func:`enlarge` would give, summed, without making it: an image has a million pixels, and CL and BL are sums.
     """
     shapes = tuple(tuple(level.shape) for level in levels)
-    rows, columns = _cumulated(features.image_size, _extents(features), shapes)
+    rows, columns = _cumulate(features.image_size, _extents(features), shapes)
     rows, columns = np.diff(rows[row_edges], axis=0), np.diff(columns[column_edges], axis=0)
     values = torch.cat([level.flatten() for level in levels]).cpu().numpy()
     # the levels side by side along a diagonal: one product for all
@@ -115,7 +115,7 @@ def cell_sums(levels: Maps, features: Features, row_edges: IntArray, column_edge
 
 
 @lru_cache(maxsize=16)
-def _cumulated(
+def _cumulate(
     image_size: tuple[int, int], extents: tuple[float, float], shapes: tuple[tuple[int, int], ...]
 ) -> tuple[FloatArray, FloatArray]:
     """Sums of the weights of the first 0, 1, ... pixels, all levels of ``shapes`` (h, w) side by side.
@@ -235,7 +235,7 @@ def _strongest_unexplained(
     """
     for count in (*(c for c in _ATTEMPTS if c < len(values)), len(values)):
         rows, least = _strongest(values.numpy(), count)
-        found = rows[~_explained(clip_boxes_to_image(anchors[rows], size), boxes)]
+        found = rows[~_find_explained(clip_boxes_to_image(anchors[rows], size), boxes)]
         if len(found) >= _CANDIDATES or (len(found) and least < floor):
             break
     return found[: max(1, int((values[found[:_CANDIDATES]] >= floor).sum()))]
@@ -251,11 +251,11 @@ def _strongest(values: FloatArray, count: int) -> tuple[Tensor, float]:
 
 
 def _all_explained(anchors: Tensor, boxes: Tensor) -> Tensor:
-    """:func:`_explained` of all anchors: a GPU is faster at them than at being asked whether there are enough."""
-    return torch.cat([_explained(part, boxes) for part in anchors.split(_PAIRS // max(1, len(boxes)))])
+    """:func:`_find_explained` of all anchors: a GPU is faster at them than at being asked whether there are enough."""
+    return torch.cat([_find_explained(part, boxes) for part in anchors.split(_PAIRS // max(1, len(boxes)))])
 
 
-def _explained(anchors: Tensor, boxes: Tensor) -> Tensor:
+def _find_explained(anchors: Tensor, boxes: Tensor) -> Tensor:
     """Which of ``anchors`` (N, 4) one of ``boxes`` (K, 4) explains, (N,) bool."""
     if not len(boxes):
         return torch.zeros(len(anchors), dtype=torch.bool, device=anchors.device)
@@ -288,7 +288,7 @@ def localize(
     *levels, places, objectness = to_host(*maps, *unexplained_anchors(deterministic, predicted, floor))
     found = apart(deterministic, places, objectness, floor)
     if novelty is not None:
-        found = _joined(found, novelty, predicted)
+        found = _join_regions(found, novelty, predicted)
     complete, background, shares = _sums(levels, features, predicted, found.boxes)
     if not math.isfinite(complete):
         raise NonFiniteOutput(f"the objectness saliency sums to {complete}, expected a finite number")
@@ -307,7 +307,7 @@ def localize(
     )
 
 
-def _joined(found: Unexplained, maps: NoveltyMaps, predicted: FloatArray) -> Unexplained:
+def _join_regions(found: Unexplained, maps: NoveltyMaps, predicted: FloatArray) -> Unexplained:
     """``found`` and, after it, the places of ``maps`` that are not among them."""
     boxes, values = unexplained_places(maps, predicted)
     new = iou_matrix(boxes, found.boxes).max(axis=1, initial=0.0) <= CONNECTED_IOU

@@ -68,7 +68,7 @@ def executor(jobs: int, ray_address: str = "") -> Iterator[Executor]:
             yield partial(_in_processes, pool=pool, most=jobs * _UNDER_WAY)
 
 
-def mapped(
+def map_over(
     function: Callable[[T], R], work: Sequence[T], jobs: int, chunksize: int = 1
 ) -> Generator[R, None, None]:
     """``function``, which must be picklable, of each of ``work``, in order, in ``jobs`` processes, or for 1 in this one."""

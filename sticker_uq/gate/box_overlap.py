@@ -53,7 +53,7 @@ def cover(first: Box, second: Box) -> float:
     return shared / min(area(first), area(second)) if shared > 0.0 else 0.0
 
 
-def covered(box: Box, others: Iterable[Box]) -> float:
+def covered_share(box: Box, others: Iterable[Box]) -> float:
     """Share of ``box`` that lies in at least one of ``others``, 0..1; 0 when it is not a proper box."""
     parts = [
         (max(x1, box[0]), max(y1, box[1]), min(x2, box[2]), min(y2, box[3]))

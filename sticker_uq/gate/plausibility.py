@@ -268,11 +268,11 @@ def range_problem(assessment: SceneAssessment, policy: Policy | None = None) -> 
     localization = assessment.localization
     if policy is None or localization is None or math.isnan(localization.dil):
         return None  # without saliency or localization the policy asks anyway
-    missing = (name for name in _limited(policy) if math.isnan(getattr(localization, name)))
+    missing = (name for name in _check_ranges(policy) if math.isnan(getattr(localization, name)))
     return next((Reason("not_measured", name) for name in missing), None)
 
 
-def _limited(policy: Policy) -> Iterator[str]:
+def _check_ranges(policy: Policy) -> Iterator[str]:
     """The signals of a scene that ``policy`` has a limit for; a limit of 1 is none."""
     for name in (UNEXPLAINED, NOVELTY, MISSED, OBSTRUCTION):
         if getattr(policy, f"max_{name}") < 1.0:

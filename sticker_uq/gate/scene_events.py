@@ -112,12 +112,12 @@ def conclude(context: StepContext) -> None:
             return
         # the workpiece is not named: a new object after the last one was done means another one
         context.forget_workpiece()
-    streak = _extended(context, state.decision)
+    streak = _extend(context, state.decision)
     context.set(streak=streak, undecided_ns=state.undecided_ns or context.now)
     if obstruction(state.decision):
         return  # what is in front leaves, or the operator is asked once the scenes have been undecided for too long
     # more before the operator is asked about a missed object
-    needed = context.settings.consecutive_scenes * (2 if unexplained(state.decision) else 1)
+    needed = context.settings.consecutive_scenes * (2 if has_unexplained(state.decision) else 1)
     if streak.count >= needed:
         awaited = awaited_relief(context.state, context.settings)
         waiting_ends = context.passed(context.state.undecided_ns, context.settings.max_relief_age_s)
@@ -127,7 +127,7 @@ def conclude(context: StepContext) -> None:
         _act(context, streak, state.decision)
 
 
-def unexplained(decision: SceneDecision) -> bool:
+def has_unexplained(decision: SceneDecision) -> bool:
     """Whether ``decision`` only doubts that a scene with nothing to do is clean, as something may have been missed."""
     return decision.outcome is Outcome.ASK and any(r.subject in _MISSED for r in decision.reasons)
 
@@ -137,19 +137,19 @@ def obstruction(decision: SceneDecision) -> tuple[Reason, ...]:
     return tuple(reason for reason in decision.reasons if reason.subject == OBSTRUCTION)
 
 
-def _extended(context: StepContext, decision: SceneDecision) -> Streak:
+def _extend(context: StepContext, decision: SceneDecision) -> Streak:
     before, poses = context.state.streak, context.state.poses.poses
     if decision.outcome is not Outcome.WORK:
         return Streak(decision.outcome, before.count + 1 if before.outcome is decision.outcome else 1)
     found = before.target and _again(decision, before.target, context.settings.match_iou)
     # what is raised, or approved by a person, goes before what must be asked about
-    first = min(decision.removable(), key=lambda verdict: _doubted(context, verdict))
-    if found and _doubted(context, found) <= _doubted(context, first):
+    first = min(decision.removable(), key=lambda verdict: _is_in_doubt(context, verdict))
+    if found and _is_in_doubt(context, found) <= _is_in_doubt(context, first):
         return Streak(Outcome.WORK, before.count + 1, Target.of(found, decision, poses))
     return Streak(Outcome.WORK, 1, Target.of(first, decision, poses))
 
 
-def _doubted(context: StepContext, verdict: ObjectVerdict) -> bool:
+def _is_in_doubt(context: StepContext, verdict: ObjectVerdict) -> bool:
     return relief_doubt(context.state, verdict, context.settings) is not None
 
 
@@ -167,7 +167,7 @@ def _act(context: StepContext, streak: Streak, decision: SceneDecision) -> None:
     if streak.target is not None:
         if any(same_place(place, streak.target.box) for place in context.state.removed):
             context.ask_about(streak.target, Reason("sticker_still_there"))
-        elif _doubted(context, streak.target.verdict):
+        elif _is_in_doubt(context, streak.target.verdict):
             _ask_about_relief(context, decision)
         elif context.state.arm_ready:
             _grant(context, streak.target, decision)

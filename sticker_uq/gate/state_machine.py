@@ -98,7 +98,11 @@ def _describe(context: StepContext) -> None:
         phase = Phase.FAULT
     elif state.request is not None:
         phase = Phase.INTERVENTION
-        if state.request.whole_scene and state.decision is not None and scenes.unexplained(state.decision):
+        if (
+            state.request.whole_scene
+            and state.decision is not None
+            and scenes.has_unexplained(state.decision)
+        ):
             reasons |= BlockReason.UNEXPLAINED
         if state.request.objectors:
             reasons |= BlockReason.PANEL
@@ -121,7 +125,7 @@ def _monitoring(state: GateState, settings: GateSettings) -> BlockReason:
         reasons |= BlockReason.INCONSISTENT
     if state.streak.outcome is Outcome.ASK:
         reasons |= BlockReason.UNCERTAIN
-        if state.decision is not None and scenes.unexplained(state.decision):
+        if state.decision is not None and scenes.has_unexplained(state.decision):
             reasons |= BlockReason.UNEXPLAINED
         if state.decision is not None and any(v.objectors for v in state.decision.verdicts):
             reasons |= BlockReason.PANEL

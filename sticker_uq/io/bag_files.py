@@ -109,7 +109,7 @@ def open_bag_file(path: Path, temporary: Callable[[], Path]) -> BagFile:
     remarks = []
     head = _head(path)
     if head.startswith(_ZSTD):
-        content = _unpacked_file(path, temporary())
+        content = _unpack_file(path, temporary())
         remarks = [f"{name}: unpacked from zstd"]
         head = _head(content)
     try:
@@ -144,7 +144,7 @@ def is_bag_content(path: Path) -> bool:
     return _head(path).startswith((_MCAP, _SQLITE, _ZSTD))
 
 
-def unpacked_message(data: bytes) -> bytes:
+def unpack_message(data: bytes) -> bytes:
     """``data`` of a message, unpacked where rosbag2 compressed it alone: CDR never begins with the number of zstd.
 
     Raises ValueError when it cannot be unpacked or is too large.
@@ -162,7 +162,7 @@ def _head(path: Path) -> bytes:
         return stream.read(512)
 
 
-def _unpacked_file(path: Path, temporary: Path) -> Path:
+def _unpack_file(path: Path, temporary: Path) -> Path:
     unpacked = temporary / f"{len(list(temporary.iterdir()))}"
     try:
         with path.open("rb") as packed, _zstd.open(packed, "rb") as source, unpacked.open("wb") as target:
@@ -313,7 +313,7 @@ class McapFile(BagFile):
             if code in (_SCHEMA, _CHANNEL):
                 self._learn(code, data[begin:after])
             elif code == _CHUNK_INDEX:
-                self._segments.append(_indexed(data[begin:after]))
+                self._segments.append(_index_segment(data[begin:after]))
             elif code == _STATISTICS:
                 stated = self._declare(data[begin:after])
         found = sum((segment.counts for segment in self._segments), Counter[int]())
@@ -430,7 +430,7 @@ def _bytes(data: bytes, at: int) -> tuple[bytes, int]:
     return data[at + 4 : at + 4 + length], at + 4 + length
 
 
-def _indexed(data: bytes) -> _Segment:
+def _index_segment(data: bytes) -> _Segment:
     """The chunk that a ChunkIndex record of mcap describes; messages are counted by the length of their index."""
     start_ns, end_ns, at, length = struct.unpack_from("<QQQQ", data)
     offsets, after = _bytes(data, 32)

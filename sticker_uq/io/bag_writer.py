@@ -90,9 +90,9 @@ class BagWriter:
         self.folder, self._written = folder, 0
         self._file = next(folder.glob("*.mcap"))
         self._identity = self._file.stat()
-        self._connections = {topic: self._connected(writer, topic) for topic in self._topics}
+        self._connections = {topic: self._connect(writer, topic) for topic in self._topics}
 
-    def _connected(self, writer: Writer, topic: str) -> Connection:
+    def _connect(self, writer: Writer, topic: str) -> Connection:
         qos = [_offered(topic in self._latched)]
         return writer.add_connection(
             topic, self._topics[topic], typestore=self.types, offered_qos_profiles=qos
@@ -115,7 +115,7 @@ class BagWriter:
         if latched:
             self._latched[topic] = None
         if self._writer is not None:
-            self._connections[topic] = self._connected(self._writer, topic)
+            self._connections[topic] = self._connect(self._writer, topic)
 
     def write(self, topic: str, received_ns: int, data: bytes) -> bool:
         """Returns whether a new folder was begun for it. After an OSError nothing can be written before :meth:`resume`."""
@@ -178,15 +178,15 @@ class BagWriter:
 
 def folders_of(path: Path) -> list[Path]:
     """The folders of a recording that was split or begun anew: ``path``, ``path_2``, ... that exist, the oldest first."""
-    return [_numbered(path, number) for number in _numbers(path)]
+    return [_number_path(path, number) for number in _numbers(path)]
 
 
 def next_folder(path: Path) -> Path:
     """Where a recording goes on: after the last of ``path``, ``path_2``, ..., also where earlier ones were removed."""
-    return _numbered(path, max(_numbers(path), default=0) + 1)
+    return _number_path(path, max(_numbers(path), default=0) + 1)
 
 
-def _numbered(path: Path, number: int) -> Path:
+def _number_path(path: Path, number: int) -> Path:
     return path if number == 1 else path.with_name(f"{path.name}_{number}")
 
 

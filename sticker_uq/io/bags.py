@@ -21,8 +21,8 @@ from typing import Any
 
 from rosbags.typesys import Stores, get_types_from_idl, get_types_from_msg, get_typestore
 
-from sticker_uq.io.bag_files import BagFile, Channel, open_bag_file, unpacked_message, words
-from sticker_uq.io.reading import MIB, check_regular, read_yaml, shown
+from sticker_uq.io.bag_files import BagFile, Channel, open_bag_file, unpack_message, words
+from sticker_uq.io.reading import MIB, check_regular, read_yaml, show_value
 from sticker_uq.scene import InvalidInput
 
 BAG_SUFFIXES = (".mcap", ".db3")
@@ -67,7 +67,7 @@ class Bag:
         self._problems: list[str] = []
         self._lost: dict[str, str] = {}
         self._metadata = Metadata(path / _METADATA) if path.is_dir() else None
-        self._files = self._opened()
+        self._files = self._open_files()
         self._read_topics()
         short = [text for topic in self.declared if (text := self._shortage(topic, self.counts[topic]))]
         uncounted = [] if self._counted else self._problems
@@ -82,7 +82,7 @@ class Bag:
         InvalidInput when the topic is not in the recording or its type is unknown.
         """
         if topic not in self.topics:
-            raise InvalidInput(f"{self.path}: no topic {topic}; topics in it: {self.listed()}")
+            raise InvalidInput(f"{self.path}: no topic {topic}; topics in it: {self.topics_in_words()}")
         wanted = {
             file: {number for number, channel in file.channels.items() if self._is(channel, topic)}
             for file in self._files
@@ -105,7 +105,7 @@ class Bag:
     def topics_of(self, kind: str) -> list[str]:
         return [topic for topic, found in self.topics.items() if found == kind]
 
-    def listed(self) -> str:
+    def topics_in_words(self) -> str:
         """The topics in words, with those that cannot be read and why."""
         known = ", ".join(sorted(self.topics)) or "none"
         others = ", ".join(f"{topic} ({why})" for topic, why in sorted(self.unreadable.items()))
@@ -137,7 +137,7 @@ class Bag:
     def _decode(self, topic: str, received: int, data: bytes) -> BagMessage:
         kind = self.topics[topic]
         try:
-            data = unpacked_message(data)
+            data = unpack_message(data)
             if len(data) > MOST_STRUCTURED and kind not in _IMAGES:
                 error = f"{kind} of {len(data)} bytes, expected at most {MOST_STRUCTURED}"
                 return BagMessage(received, None, error)
@@ -197,10 +197,10 @@ class Bag:
                 )
             self.declared[topic] = max(self.declared[topic], count)
 
-    def _opened(self) -> list[BagFile]:
+    def _open_files(self) -> list[BagFile]:
         """The files to read, in order of time, or of the number in the name where the times are the same."""
         told = self._metadata
-        files = [open_bag_file(self.path, self._temporary)] if told is None else self._opened_of(told)
+        files = [open_bag_file(self.path, self._temporary)] if told is None else self._open_files_of(told)
         for file in files:
             self.remarks += file.remarks
             self._problems += file.problems
@@ -213,7 +213,7 @@ class Bag:
             weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
         return self._folder
 
-    def _opened_of(self, metadata: Metadata) -> list[BagFile]:
+    def _open_files_of(self, metadata: Metadata) -> list[BagFile]:
         there = sorted((file for file in self.path.iterdir() if is_bag_name(file)), key=natural)
         named = [file for file in there if file.name in metadata.files]
         opened, failures = {}, []
@@ -285,11 +285,11 @@ class Metadata:
         for entry in told["topics_with_message_count"]:
             topic, count = entry["topic_metadata"]["name"], entry["message_count"]
             if not isinstance(topic, str) or type(count) is not int or not 0 <= count < 1 << 40:
-                raise InvalidInput(f"{path}: {shown(count)} messages of {shown(topic)}")
+                raise InvalidInput(f"{path}: {show_value(count)} messages of {show_value(topic)}")
             self.counts[topic, str(entry["topic_metadata"].get("type"))] += count
         if (storage := told.get("storage_identifier")) not in _STORAGES:
             self.remarks.append(
-                f"{path.name}: storage_identifier {shown(storage)}, expected {' or '.join(_STORAGES)}"
+                f"{path.name}: storage_identifier {show_value(storage)}, expected {' or '.join(_STORAGES)}"
             )
 
 

@@ -21,7 +21,7 @@ import numpy.typing as npt
 from sticker_uq.io.faults import Faults, LabelCounts
 from sticker_uq.io.files import atomic_write, check_output_folder, undone_unless_finished, write_file
 from sticker_uq.io.images import Picture, picture_files, read_image_file
-from sticker_uq.io.reading import child_path, read_json, read_yaml, shown
+from sticker_uq.io.reading import child_path, read_json, read_yaml, show_value
 from sticker_uq.messages import printable
 from sticker_uq.scene import InvalidInput, ObjectClass
 
@@ -48,7 +48,7 @@ def category_names(folder: Path) -> dict[str, ObjectClass | None]:
         word = str(target).strip().lower()
         if word not in (*OWN_NAMES, IGNORE):
             raise InvalidInput(
-                f"{path}: {printable(str(name))[:80]}: {shown(target)}: expected one of {_TARGETS}"
+                f"{path}: {printable(str(name))[:80]}: {show_value(target)}: expected one of {_TARGETS}"
             )
         names[str(name).strip().lower()] = OWN_NAMES.get(word)
     return names
@@ -311,7 +311,7 @@ def is_crowd(annotation: Mapping[str, Any], where: str) -> bool:
     """Whether ``annotation`` marks a region of several objects; InvalidInput, which calls it ``where``, if unclear."""
     value = annotation.get("iscrowd", 0)
     if not isinstance(value, int | float) or value not in (0, 1):
-        raise InvalidInput(f"{where}: iscrowd {shown(value)}: expected 0 or 1")
+        raise InvalidInput(f"{where}: iscrowd {show_value(value)}: expected 0 or 1")
     return bool(value)
 
 
@@ -388,11 +388,11 @@ def label_of(annotation: Mapping[str, Any], labels_of: Labels) -> tuple[str, Obj
     name, label, known = labels_of.get(as_id(category), (None, None, False))
     if known:
         return "", label
-    called = f" ({shown(name)})" if name is not None else ""
+    called = f" ({show_value(name)})" if name is not None else ""
     expected = " or ".join(repr(own) for own in OWN_NAMES)
-    hint = f", or a line {shown(name)[1:-1]}: ... in {CATEGORIES}" if name is not None else ""
+    hint = f", or a line {show_value(name)[1:-1]}: ... in {CATEGORIES}" if name is not None else ""
     text = " (text; expected the number of a category)" if isinstance(category, str) else ""
-    return f"category_id {shown(category)}{text}{called}: expected {expected}{hint}", None
+    return f"category_id {show_value(category)}{text}{called}: expected {expected}{hint}", None
 
 
 def as_id(value: object) -> int | None:
@@ -404,7 +404,7 @@ def as_id(value: object) -> int | None:
 def box_fault(box: object, width: int, height: int) -> str:
     """What is wrong with a ``box`` (x, y, width, height) of an image of this size; "" if nothing."""
     if not is_box(box):
-        return f"bbox {shown(box)}: expected four numbers x, y, width, height"
+        return f"bbox {show_value(box)}: expected four numbers x, y, width, height"
     x, y, w, h = map(float, box)
     if w <= 0 or h <= 0:
         return f"bbox {box}: expected a width and height above 0"
@@ -413,7 +413,7 @@ def box_fault(box: object, width: int, height: int) -> str:
     exceeds = min(x, y) < -_ROUNDING or x + w > width + _ROUNDING or y + h > height + _ROUNDING
     if exceeds or x >= width or y >= height or x + w <= 0 or y + h <= 0:
         return f"bbox {box} is outside its image of {width}x{height}"
-    if clipped(box, width, height) is None:
+    if clip_box(box, width, height) is None:
         return (
             f"bbox {box} has a width or height of 0 in its image of {width}x{height}: expected both above 0"
         )
@@ -426,7 +426,7 @@ def is_box(box: object) -> TypeGuard[list[float]]:
     return all(type(part) in (int, float) and abs(part) <= LONGEST for part in box)
 
 
-def clipped(box: Sequence[float], width: int, height: int) -> Corners | None:
+def clip_box(box: Sequence[float], width: int, height: int) -> Corners | None:
     """The corners x1, y1, x2, y2 px of the part of a ``box`` (x, y, width, height) inside its image; None when it is empty."""
     x, y, w, h = map(float, box)
     x1, y1, x2, y2 = max(0.0, x), max(0.0, y), min(float(width), x + w), min(float(height), y + h)
@@ -449,7 +449,7 @@ def _images(path: Path, document: Mapping[str, Any], faults: Faults) -> dict[int
             name = _file_name(path, identity, entry)
             if (first := named.setdefault(name, identity)) != identity:
                 raise InvalidInput(
-                    f"image {identity}: file_name {shown(name)} is that of image {first} too; expected one entry for each "
+                    f"image {identity}: file_name {show_value(name)} is that of image {first} too; expected one entry for each "
                     "picture: give the annotations of both one image_id, and remove the other"
                 )
             images[identity] = LabelledImage(
@@ -471,7 +471,7 @@ def _unique(kind: str, entry: Mapping[str, Any], known: Collection[int | None]) 
     identity = as_id(entry.get("id"))
     if identity is None:
         text = " is text" if isinstance(entry.get("id"), str) else ""
-        raise InvalidInput(f"{kind} id {shown(entry.get('id'))}{text}: expected an integer")
+        raise InvalidInput(f"{kind} id {show_value(entry.get('id'))}{text}: expected an integer")
     if identity in known:
         raise InvalidInput(f"{kind} id {identity} is used twice; expected every id once")
     return identity
@@ -484,14 +484,16 @@ def _image_of(
     if image_id is None or image_id not in images:
         given = annotation.get("image_id")
         text = " is text, expected an integer: it" if isinstance(given, str) else ""
-        raise InvalidInput(f"annotation {identity}: image_id {shown(given)}{text} is not among the images")
+        raise InvalidInput(
+            f"annotation {identity}: image_id {show_value(given)}{text} is not among the images"
+        )
     return images[image_id]
 
 
 def _corners(identity: int, annotation: Mapping[str, Any], item: LabelledImage) -> Corners:
     box = annotation.get("bbox")
     fault = box_fault(box, item.width, item.height)
-    inside = clipped(box, item.width, item.height) if is_box(box) else None
+    inside = clip_box(box, item.width, item.height) if is_box(box) else None
     if fault or inside is None:
         raise InvalidInput(f"annotation {identity}: {fault}")
     return inside
@@ -500,7 +502,7 @@ def _corners(identity: int, annotation: Mapping[str, Any], item: LabelledImage) 
 def _length(identity: int, entry: Mapping[str, Any], key: str) -> int:
     value = as_id(given := entry.get(key))
     if value is None or not 1 <= value <= LONGEST:
-        raise InvalidInput(f"image {identity}: {key} {shown(given)}: expected a positive integer")
+        raise InvalidInput(f"image {identity}: {key} {show_value(given)}: expected a positive integer")
     return value
 
 
@@ -508,14 +510,14 @@ def text_of(where: str, entry: Mapping[str, Any], key: str, expected: str) -> st
     """The text of a field of the image at ``where``, "" without; InvalidInput for anything else, with what was ``expected``."""
     text = entry.get(key, "")
     if not isinstance(text, str):
-        raise InvalidInput(f"{where}: {key} {shown(text)}: expected {expected}")
+        raise InvalidInput(f"{where}: {key} {show_value(text)}: expected {expected}")
     return text
 
 
 def _file_name(path: Path, identity: int, entry: Mapping[str, Any]) -> str:
     name = entry.get("file_name")
     if not isinstance(name, str) or not name:
-        raise InvalidInput(f"image {identity}: file_name {shown(name)}: expected the name of a picture")
+        raise InvalidInput(f"image {identity}: file_name {show_value(name)}: expected the name of a picture")
     child_path(path.parent, name, f"image {identity}")
     return name
 

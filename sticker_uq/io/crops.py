@@ -24,8 +24,8 @@ def cut_crops(image: npt.NDArray[np.uint8], boxes: FloatArray, size: int) -> npt
     found = np.empty((len(boxes), 3, size, size), np.float32)
     for number, box in enumerate(boxes):
         left, top, side = crop_square(box)
-        rows = _mirrored(np.arange(top, top + side), image.shape[0])
-        columns = _mirrored(np.arange(left, left + side), image.shape[1])
+        rows = _mirror_indices(np.arange(top, top + side), image.shape[0])
+        columns = _mirror_indices(np.arange(left, left + side), image.shape[1])
         piece = image[rows[:, None], columns[None, :]]
         method = cv2.INTER_AREA if side >= size else cv2.INTER_LINEAR
         resized = cv2.resize(piece, (size, size), interpolation=method)
@@ -62,6 +62,6 @@ def empty_boxes(
     return np.asarray(found, np.float32).reshape(-1, 4)
 
 
-def _mirrored(positions: npt.NDArray[np.int64], length: int) -> npt.NDArray[np.int64]:
+def _mirror_indices(positions: npt.NDArray[np.int64], length: int) -> npt.NDArray[np.int64]:
     folded = np.mod(positions, 2 * length)
     return np.where(folded >= length, 2 * length - 1 - folded, folded)

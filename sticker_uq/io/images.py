@@ -28,8 +28,8 @@ from sticker_uq.io.stored_pictures import (
     TIFF_STARTS,
     check_size,
     check_stored,
-    decoded,
-    opened,
+    decode,
+    open_picture,
 )
 from sticker_uq.scene import InvalidInput
 
@@ -184,7 +184,7 @@ def decode_compressed(data: Buffer, sent_as: str = "") -> Picture:
     OpenCV would fill with grey.
     """
     flat = np.frombuffer(data, np.uint8)
-    if _GENERIC.match(encoding := _sent_encoding(sent_as)):
+    if _GENERIC.match(encoding := _encoding_of(sent_as)):
         raise InvalidInput(
             f"compressed image of encoding {encoding!r}: expected one of {', '.join(ENCODINGS)}; name the topic of colours"
         )
@@ -192,7 +192,7 @@ def decode_compressed(data: Buffer, sent_as: str = "") -> Picture:
         raise InvalidInput("compressed image is empty, expected a JPEG or PNG file")
     blob = flat.tobytes()
     if encoding not in _ENCODINGS or not sent_as.partition(";")[1]:
-        return decoded(blob)
+        return decode(blob)
     return _as_sent(blob, encoding, sent_as.partition(";")[2])
 
 
@@ -228,7 +228,7 @@ def colour_remark(data: Buffer, sent_as: str) -> str:
     )
 
 
-def _sent_encoding(sent_as: str) -> str:
+def _encoding_of(sent_as: str) -> str:
     """The encoding in the ``format`` of a compressed image, "" where only the codec is named ("jpeg")."""
     encoding, separator, _ = sent_as.partition(";")
     return encoding.strip() if separator else ""
@@ -236,7 +236,7 @@ def _sent_encoding(sent_as: str) -> str:
 
 def _as_sent(blob: bytes, encoding: str, target: str) -> Picture:
     """The picture in a file that was an image of ``encoding`` when it was sent, compressed as ``target`` says."""
-    picture = decoded(blob, cv2.IMREAD_ANYCOLOR | cv2.IMREAD_ANYDEPTH)
+    picture = decode(blob, cv2.IMREAD_ANYCOLOR | cv2.IMREAD_ANYDEPTH)
     if picture.ndim == 3:
         turned = encoding.startswith(("bgr", "rgb")) and _EXCHANGED in target
         return np.ascontiguousarray(_to_8_bit(picture)[..., :: -1 if turned else 1], np.uint8)
@@ -262,7 +262,7 @@ def decode_picture(data: Buffer) -> Picture:
     if not name or (name == "WEBP" and blob[8:12] != b"WEBP"):
         return decode_compressed(blob)
     check_stored(blob, name)
-    return np.ascontiguousarray(opened(blob, name), np.uint8)
+    return np.ascontiguousarray(open_picture(blob, name), np.uint8)
 
 
 def picture_files(folder: Path, below: bool = False) -> list[Path]:

@@ -39,7 +39,7 @@ class LabelledSource(ImageSource):
             self._images = open_source(path, topic)
             self._check_whole(self._images)
             self.recorded, self.remarks = True, self._images.remarks
-            self.workpieces = recorded_workpieces(path)
+            self.workpieces = read_workpieces(path)
             annotated = read_annotations(path)
         else:
             annotated = read_coco(path)
@@ -99,7 +99,7 @@ class LabelledSource(ImageSource):
         return whole.hexdigest()
 
 
-def recorded_workpieces(path: Path, departures: bool = False) -> tuple[tuple[int, str], ...]:
+def read_workpieces(path: Path, departures: bool = False) -> tuple[tuple[int, str], ...]:
     """The (time in ns, laptop) pairs of a recording in order of time; empty when the topic was not recorded.
 
     Laptops with the same name are distinguished by their order. With ``departures`` the laptop is "" from the image after the

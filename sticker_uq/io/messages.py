@@ -84,7 +84,7 @@ def decision_from_msg(message: Any, scene: sc.SceneAssessment) -> sc.SceneDecisi
     objects = {o.id: o for o in (*scene.objects, *scene.unstable)}
     for verdict in message.verdicts:
         if verdict.object_id not in objects and verdict.by_operator:
-            label = _known(sc.ObjectClass, verdict.label, sc.ObjectClass.BACKGROUND)
+            label = _known_value(sc.ObjectClass, verdict.label, sc.ObjectClass.BACKGROUND)
             objects[verdict.object_id] = sc.ObservedObject.drawn(
                 verdict.object_id, label, box_from_msg(verdict.box)
             )
@@ -141,5 +141,5 @@ def _field(message: Any, name: str) -> Any:
     return getattr(message, name, MISSING)
 
 
-def _known(kind: type[E], value: int, otherwise: E) -> E:
+def _known_value(kind: type[E], value: int, otherwise: E) -> E:
     return kind(value) if value in set(kind) else otherwise

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from sticker_uq.io.reading import read_yaml, shown
+from sticker_uq.io.reading import read_yaml, show_value
 from sticker_uq.scene import InvalidInput
 
 _ROS_PARAMETERS = "ros__parameters"
@@ -48,7 +48,7 @@ def read_parameters(path: Path, node: str, known: Collection[str] | None = None)
             one, other = (of.get(name, "not set") for of in (found[first], values))
             if one != other:
                 raise InvalidInput(
-                    f"parameter file {path}: {name} is {shown(one)} for {_full(first, node)} and {shown(other)} for "
+                    f"parameter file {path}: {name} is {show_value(one)} for {_full(first, node)} and {show_value(other)} for "
                     f"{_full(place, node)}: expected the parameters of one cell; leave the other's out"
                 )
     return found.get(first, {})
@@ -66,7 +66,7 @@ def read_sections(path: Path) -> list[tuple[str, dict[str, Any]]]:
         )
     nameless = next((name for _, values in sections for name in values if not isinstance(name, str)), "")
     if nameless != "":
-        raise InvalidInput(f"parameter file {path}: {shown(nameless)}: expected the name of a parameter")
+        raise InvalidInput(f"parameter file {path}: {show_value(nameless)}: expected the name of a parameter")
     return sections
 
 

@@ -48,7 +48,7 @@ _brief = reprlib.Repr()
 _brief.maxlevel, _brief.maxstring, _brief.maxother, _brief.maxlong = 3, 80, 80, 40
 
 
-def shown(value: object) -> str:
+def show_value(value: object) -> str:
     """``repr(value)`` for an error message, shortened: a value from a file may be of any length and depth."""
     return _brief.repr(value)
 
@@ -157,7 +157,7 @@ def child_path(folder: Path, file_name: str, name: str) -> Path:
     parts = Path(file_name).parts
     if not file_name.isprintable() or not parts or Path(file_name).is_absolute() or ".." in parts:
         raise InvalidInput(
-            f"{name}: file_name {shown(file_name)}: expected a file below {folder}, named in printable characters"
+            f"{name}: file_name {show_value(file_name)}: expected a file below {folder}, named in printable characters"
         )
     return folder / file_name
 
@@ -191,7 +191,7 @@ class _Loader(Composer, yaml.CSafeLoader):
             key = self.construct_object(named, deep=True)
             twice = isinstance(key, Hashable) and key in keys
             if twice or isinstance(key, dt.date | bytes):
-                problem = f"found {shown(key)}{' twice' if twice else ', expected a name (quote it)'}"
+                problem = f"found {show_value(key)}{' twice' if twice else ', expected a name (quote it)'}"
                 raise ConstructorError("while reading a mapping", node.start_mark, problem, named.start_mark)
             keys |= {key} if isinstance(key, Hashable) else set()
         return super().construct_mapping(node, deep)

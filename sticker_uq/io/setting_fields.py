@@ -139,7 +139,7 @@ def _models(annotation: Any) -> list[type[BaseModel]]:
     return [one for part in get_args(annotation) for one in _models(part)]
 
 
-def validated(model: type[M], values: dict[str, Any], strict: bool = False) -> M:
+def validate(model: type[M], values: dict[str, Any], strict: bool = False) -> M:
     """A ``model`` made of ``values``; raises :class:`InvalidInput` naming each invalid field and what was expected.
 
     ``strict``: neither ``true`` nor ``"0.8"`` is a number, as in a file.

@@ -196,7 +196,7 @@ def _choose(bag: Bag, topic: str | None) -> str:
     if len(candidates) == 1:
         return candidates[0]
     if not images:
-        raise InvalidInput(f"{bag.path}: no image topic; topics there: {bag.listed()}")
+        raise InvalidInput(f"{bag.path}: no image topic; topics there: {bag.topics_in_words()}")
     raise InvalidInput(f"{bag.path}: choose one image topic with --topic; image topics there: {listed}")
 
 

@@ -49,7 +49,7 @@ def resumable(how: str, kept: Path) -> None:
     _resumable[:] = [(how, kept)]
 
 
-def interrupted() -> str:
+def describe_interruption() -> str:
     return "; ".join(["interrupted", *(how for how, kept in _resumable if kept.exists())])
 
 
@@ -78,7 +78,7 @@ def _end() -> None:
         _end_processes()
         cursor = _SHOW_CURSOR if sys.stderr.isatty() else ""
         with contextlib.suppress(OSError):  # whoever read it has ended
-            os.write(sys.stderr.fileno(), f"{cursor}\n{interrupted()}\n".encode())
+            os.write(sys.stderr.fileno(), f"{cursor}\n{describe_interruption()}\n".encode())
         _end_processes()  # that another thread has started meanwhile, such as a pool that lost its workers
         undo_unfinished()  # last, as another thread may still write
     finally:

@@ -43,7 +43,7 @@ def check_size(width: int, height: int) -> None:
         raise InvalidInput(f"image size {width} x {height}: expected at most {MAX_PIXELS} pixels")
 
 
-def decoded(blob: bytes, flag: int = cv2.IMREAD_COLOR) -> NDArray[Any]:
+def decode(blob: bytes, flag: int = cv2.IMREAD_COLOR) -> NDArray[Any]:
     """The picture in a JPEG or PNG file as ``cv2.imdecode(blob, flag)`` gives it; InvalidInput for any other, and for damage."""
     if blob.startswith(JPEG_START):
         return _jpeg(blob, flag)
@@ -51,10 +51,10 @@ def decoded(blob: bytes, flag: int = cv2.IMREAD_COLOR) -> NDArray[Any]:
         raise InvalidInput(f"compressed image starts with {blob[:8]!r}: expected a JPEG or PNG file")
     size, complete = _inspect_png(blob)
     _check(blob, "PNG", size, complete)
-    return opened(blob, "PNG", flag)
+    return open_picture(blob, "PNG", flag)
 
 
-def opened(blob: bytes, name: str, flag: int = cv2.IMREAD_COLOR) -> NDArray[Any]:
+def open_picture(blob: bytes, name: str, flag: int = cv2.IMREAD_COLOR) -> NDArray[Any]:
     """The picture in ``blob``, a file of the kind ``name``, as OpenCV decodes it."""
     try:
         picture = cv2.imdecode(np.frombuffer(blob, np.uint8), flag)
@@ -137,7 +137,7 @@ def _jpeg(blob: bytes, flag: int) -> NDArray[Any]:
         picture = simplejpeg.decode_jpeg(blob, "GRAY" if grey or turned else "BGR")
     except ValueError as error:
         raise InvalidInput(f"compressed image of {len(blob)} bytes is a damaged JPEG file: {error}") from None
-    return opened(blob, "JPEG", flag) if turned else picture[..., 0] if grey else picture
+    return open_picture(blob, "JPEG", flag) if turned else picture[..., 0] if grey else picture
 
 
 def _inspect_png(blob: bytes) -> tuple[tuple[int, int], bool]:

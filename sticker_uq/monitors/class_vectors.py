@@ -63,20 +63,20 @@ class VectorMonitor(Monitor):
         return self.formula(np.asarray(vectors, np.float64) if vectors.ndim == 3 else vectors)
 
 
-def _made(name: str, reads: str, formula: Formula) -> type[Monitor]:
+def _make_class(name: str, reads: str, formula: Formula) -> type[Monitor]:
     return type(name, (VectorMonitor,), {"name": name, "needs": (reads,), "formula": staticmethod(formula)})
 
 
 PAPER_VECTORS = (
-    *(_made(name, "probabilities", formula) for name, formula in SINGLE.items()),
+    *(_make_class(name, "probabilities", formula) for name, formula in SINGLE.items()),
     # Monte Carlo dropout
-    *(_made(f"mc_{name}", "samples", formula) for name, formula in SAMPLED.items()),
+    *(_make_class(f"mc_{name}", "samples", formula) for name, formula in SAMPLED.items()),
     # deep ensembles, Lakshminarayanan et al. 2017; their networks seldom vote against each other
     *(
-        _made(f"ensemble_{name}", "members", formula)
+        _make_class(f"ensemble_{name}", "members", formula)
         for name, formula in SAMPLED.items()
         if name != "variation_ratio"
     ),
 )
-ENERGY = _made("energy", "logits", lambda z: -np.asarray(logsumexp(z, axis=1)))
+ENERGY = _make_class("energy", "logits", lambda z: -np.asarray(logsumexp(z, axis=1)))
 """-log sum exp of the logits (Liu et al. 2020, temperature 1)."""

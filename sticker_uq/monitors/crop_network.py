@@ -113,7 +113,7 @@ def train_network(
             for rows in torch.randperm(len(pictures)).split(training.batch):
                 if len(rows) == 1 < len(pictures):  # batch normalisation has nothing to normalise
                     continue
-                shown = _varied(pictures[rows]) if training.augment else pictures[rows]
+                shown = _vary(pictures[rows]) if training.augment else pictures[rows]
                 loss = F.cross_entropy(model(shown, dropout=True), targets[rows])
                 optimizer.zero_grad()
                 loss.backward()
@@ -121,7 +121,7 @@ def train_network(
     return model.eval().requires_grad_(False)
 
 
-def _varied(crops: Tensor) -> Tensor:
+def _vary(crops: Tensor) -> Tensor:
     """``crops`` mirrored, brighter or darker and shifted by up to an eighth, each by chance of its own."""
     count, side = len(crops), crops.shape[-1]
     found = crops.clone()

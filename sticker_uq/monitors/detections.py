@@ -40,7 +40,7 @@ class Probe:
         return features @ self.weight.T + self.bias
 
 
-def pooled_layers(
+def pool_layers(
     detector: StochasticDetector, features: Features, boxes: FloatArray
 ) -> tuple[FloatArray, ...]:
     """Means over ``boxes`` (N, 4) px of the finest maps that enter the heads, (N, C_l) each."""
@@ -85,7 +85,7 @@ def observe_boxes(
 
     ``features`` and ``samples``: what the detector made of the image and what its T passes saw; ``probe``: for logits.
     """
-    layers = pooled_layers(detector, features, boxes)
+    layers = pool_layers(detector, features, boxes)
     flat = np.concatenate(layers, axis=1)
     return Objects(
         probabilities=np.asarray(probabilities, np.float64),

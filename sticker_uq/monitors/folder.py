@@ -194,7 +194,7 @@ def load_panel(folder: str | os.PathLike[str], names: Sequence[str], detector: S
     voters = []
     for name in names or document.monitors:
         described = document.monitors[name]
-        _checked(root / f"{name}.json", described.sha256)
+        _check_bytes(root / f"{name}.json", described.sha256)
         voters.append(PanelMember(load_monitor(root, name), described.limit))
     return Panel(voters, _probe(root / _PROBE, document.probe), _sha256(text))
 
@@ -216,7 +216,7 @@ def _read(path: Path) -> tuple[bytes, PanelFile]:
     return text, document
 
 
-def _checked(path: Path, digest: str) -> bytes:
+def _check_bytes(path: Path, digest: str) -> bytes:
     if not path.exists():
         raise InvalidInput(f"{path}: no such file, but {PANEL_FILE} names it")
     content = read_bytes(path, MOST_LEARNED)
@@ -228,7 +228,7 @@ def _checked(path: Path, digest: str) -> bytes:
 
 def _probe(path: Path, digest: str) -> Probe:
     try:
-        arrays = load(_checked(path, digest))
+        arrays = load(_check_bytes(path, digest))
         return Probe(arrays["weight"], arrays["bias"])
     except (KeyError, SafetensorError) as error:
         raise InvalidInput(f"{path}: no probe: {error}") from None

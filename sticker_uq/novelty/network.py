@@ -176,7 +176,7 @@ def novelty_maps(network: NoveltyNetwork, image: NDArray[np.uint8]) -> NoveltyMa
     across, down = input_size(width, height, network.size)
     cell = (STRIDE * width / across, STRIDE * height / down)
     with torch.inference_mode():
-        tapped = network.encode(_prepared(network, image))
+        tapped = network.encode(_prepare(network, image))
         found = network.decode(tapped)[0].float().cpu()
         distance = network.reference.distance(_statistics(tapped))
     foreign, _, sticker, middle = found[: len(CHANNELS) + 1].sigmoid().numpy()
@@ -187,10 +187,10 @@ def novelty_maps(network: NoveltyNetwork, image: NDArray[np.uint8]) -> NoveltyMa
 def scene_activations(network: NoveltyNetwork, image: NDArray[np.uint8]) -> Tensor:
     """Means, then standard deviations, (C,) of the encoder's maps of ``image`` (H, W, 3) uint8 BGR, for the reference."""
     with torch.inference_mode():
-        return _statistics(network.encode(_prepared(network, image)))
+        return _statistics(network.encode(_prepare(network, image)))
 
 
-def _prepared(network: NoveltyNetwork, image: NDArray[np.uint8]) -> Tensor:
+def _prepare(network: NoveltyNetwork, image: NDArray[np.uint8]) -> Tensor:
     height, width = image.shape[:2]
     size = input_size(width, height, network.size)
     small = cv2.resize(image, size, interpolation=cv2.INTER_AREA if size[0] <= width else cv2.INTER_LINEAR)

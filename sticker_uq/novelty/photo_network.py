@@ -97,7 +97,7 @@ def photo_crop(
     return np.asarray(cv2.resize(part, (side, side), interpolation=method), np.uint8)
 
 
-def pooled(maps: list[Tensor]) -> Tensor:
+def pool_maps(maps: list[Tensor]) -> Tensor:
     """Means (n, FEATURES) of ``maps`` over the whole crop, and over its middle half in both directions, the thing itself."""
     means = []
     for found in maps:

@@ -51,14 +51,14 @@ def unexplained_places(maps: NoveltyMaps, predicted: FloatArray) -> tuple[FloatA
     """
     stickers, sure = missed_stickers(maps, predicted)
     stickers, sure = stickers[sure >= PLACE_PROBABILITY], sure[sure >= PLACE_PROBABILITY]
-    boxes, values = _connected(maps, np.concatenate([predicted, stickers]))
+    boxes, values = _connect_regions(maps, np.concatenate([predicted, stickers]))
     return np.concatenate([stickers, boxes]), np.concatenate([sure, values])
 
 
-def _connected(maps: NoveltyMaps, predicted: FloatArray) -> tuple[FloatArray, FloatArray]:
+def _connect_regions(maps: NoveltyMaps, predicted: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Boxes (K, 4) px around connected cells with a foreign object or a sticker, and their probabilities (K,), falling."""
     seen = np.maximum(maps.foreign, maps.sticker)
-    covered = _covered(maps, predicted)
+    covered = _mask_covered(maps, predicted)
     count, numbers, found, _ = cv2.connectedComponentsWithStats(
         (seen >= PLACE_PROBABILITY).astype(np.uint8), connectivity=4
     )
@@ -76,7 +76,7 @@ def _connected(maps: NoveltyMaps, predicted: FloatArray) -> tuple[FloatArray, Fl
     return np.minimum(edges, limits), np.array(values, np.float32)[order]
 
 
-def _covered(maps: NoveltyMaps, boxes: FloatArray) -> NDArray[np.bool_]:
+def _mask_covered(maps: NoveltyMaps, boxes: FloatArray) -> NDArray[np.bool_]:
     """Cells (h, w) whose centre lies in one of ``boxes`` (N, 4) px."""
     sides = zip(maps.foreign.shape, maps.cell[::-1], strict=True)
     rows, columns = ((np.arange(n) + 0.5) * size for n, size in sides)

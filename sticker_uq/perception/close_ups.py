@@ -27,7 +27,7 @@ _ROOM = 2.0
 """Sides of a close-up over those of its box, at least: what is large is enlarged less, or made smaller."""
 
 
-def seen_closely(
+def look_closely(
     detector: StochasticDetector,
     image: npt.NDArray[np.uint8],
     objects: tuple[ObservedObject, ...],
@@ -45,11 +45,11 @@ def seen_closely(
         own = boxes[len(scores) : len(scores) + len(parts), None]
         shown = np.concatenate([part.shown(box) for part, box in zip(parts, own, strict=True)])
         scores += sticker_scores(shown, detector.detect_apart(picture))
-    seen = {one.id: _seen_as(one, score) for one, score in zip(doubtful, scores, strict=True)}
+    seen = {one.id: _with_close_up(one, score) for one, score in zip(doubtful, scores, strict=True)}
     return tuple(seen.get(one.id, one) for one in objects)
 
 
-def _seen_as(one: ObservedObject, score: float) -> ObservedObject:
+def _with_close_up(one: ObservedObject, score: float) -> ObservedObject:
     vector = one.over_all_passes
     sooner = one.label is ObjectClass.BACKGROUND and vector[ObjectClass.STICKER] >= vector[ObjectClass.LOGO]
     sticker = sooner and (float(vector[ObjectClass.STICKER]) + score) / 2 >= _SURE

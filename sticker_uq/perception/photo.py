@@ -26,7 +26,7 @@ from sticker_uq.novelty.photo_network import (
     load_photo_network,
     photo_crop,
     photo_input,
-    pooled,
+    pool_maps,
 )
 from sticker_uq.perception.settings import PerceptionSettings
 from sticker_uq.scene import CLASS_COUNT, FloatArray, InvalidInput, ObjectClass, ObservedObject
@@ -69,7 +69,7 @@ def photo_features(
     with torch.inference_mode():
         for start in range(0, len(boxes), AT_ONCE):
             crops = np.stack([photo_crop(image, box) for box in boxes[start : start + AT_ONCE]])
-            found.append(pooled(network(to_device(photo_input(crops), device))).float().cpu())
+            found.append(pool_maps(network(to_device(photo_input(crops), device))).float().cpu())
     return torch.cat(found)
 
 

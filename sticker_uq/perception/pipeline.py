@@ -25,7 +25,7 @@ from sticker_uq.dil import localize
 from sticker_uq.monitors.folder import load_panel
 from sticker_uq.monitors.interface import Objects
 from sticker_uq.monitors.panel import observe_objects
-from sticker_uq.perception.close_ups import LEARNED_ZOOM, ZOOM, seen_closely
+from sticker_uq.perception.close_ups import LEARNED_ZOOM, ZOOM, look_closely
 from sticker_uq.perception.front import FrontLook
 from sticker_uq.perception.image_facts import ImageFacts, check_picture, image_digest, measure_exposure
 from sticker_uq.perception.novelty import NoveltyEstimator
@@ -145,46 +145,46 @@ class Perception:
         plain: DeterministicPass | None = None
         scene = self.failed_assessment(stamp_ns, frame_id, "")
         timings: dict[str, float] = {}
-        with _timed(timings, "total"):
+        with _time_stage(timings, "total"):
             digest, exposure = self._measuring(image, facts)
             try:
                 with detector.on_device():
                     novelty_of = self._novelty.begin(image)
-                    with _timed(timings, "encode"):
+                    with _time_stage(timings, "encode"):
                         features = detector.encode(image)
                     if settings.dil:
-                        with _timed(timings, "detect"):
+                        with _time_stage(timings, "detect"):
                             plain = detector.deterministic_pass(features, settings.decision_threshold)
-                    with _timed(timings, "novelty"):
+                    with _time_stage(timings, "novelty"):
                         novel = novelty_of()
                     if plain is not None:
-                        with _timed(timings, "dil"):
+                        with _time_stage(timings, "dil"):
                             found = localize(plain, settings.localization, keep_saliency, novel.maps)
                             localization = replace(found, novelty=novel.scene, scene_distance=novel.distance)
                     # waited for as late as possible: the network computes while it is measured
                     seed = image_seed(digest(), settings.seed)
-                    with _timed(timings, "sample"):
+                    with _time_stage(timings, "sample"):
                         samples = detector.sample(features, settings.passes, seed)
-                    with _timed(timings, "cluster"):
+                    with _time_stage(timings, "cluster"):
                         objects, unstable, uncertainty = observe(samples, settings.cluster)
                     objects, unstable = novel.on(objects), novel.on(unstable)
                     if plain is not None:
                         objects = single_pass_on(objects, plain.detections)
                     if settings.close_ups and objects:
-                        with _timed(timings, "close_ups"), self._closely.on_device():
-                            objects = seen_closely(self._closely, image, objects, self._zoom)
+                        with _time_stage(timings, "close_ups"), self._closely.on_device():
+                            objects = look_closely(self._closely, image, objects, self._zoom)
                     if localization is not None and (self._front or self._patches):
-                        with _timed(timings, "last_look"):
+                        with _time_stage(timings, "last_look"):
                             if self._front is not None:
                                 in_front = self._front.obstruction(image)
                                 localization = replace(localization, obstruction=in_front)
                             if self._patches is not None:
                                 localization = self._patches.on(localization, features, objects)
                     if self._photo is not None:
-                        with _timed(timings, "photo"):
+                        with _time_stage(timings, "photo"):
                             objects = self._photo.on(objects, image)
                     if self._panel is not None:
-                        with _timed(timings, "panel"):
+                        with _time_stage(timings, "panel"):
                             objects = self._panel.scored(detector, image, features, samples, objects)
                 status, text = _status(localization, self.novelty_problem)
                 scene = replace(
@@ -302,7 +302,7 @@ def image_seed(digest: str, seed: int) -> int:
 
 
 @contextmanager
-def _timed(timings: dict[str, float], stage: str) -> Iterator[None]:
+def _time_stage(timings: dict[str, float], stage: str) -> Iterator[None]:
     started = time.perf_counter()
     try:
         yield

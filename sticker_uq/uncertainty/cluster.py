@@ -40,7 +40,7 @@ def split_objects(boxes: np.ndarray, passes: IntArray, min_passes: int) -> list[
     waiting, found = [(np.arange(len(boxes)), _Pairs.of_one_pass(boxes, passes))], []
     while waiting:
         rows, together = waiting.pop()
-        halves = _accepted(boxes[rows], passes[rows], together, min_passes)
+        halves = _split_in_two(boxes[rows], passes[rows], together, min_passes)
         if halves is None:
             found.append(rows)
         else:
@@ -81,11 +81,11 @@ class _Pairs(NamedTuple):
         return int(self.first[least]), int(self.second[least])
 
 
-def _accepted(
+def _split_in_two(
     boxes: FloatArray, passes: IntArray, together: _Pairs, min_passes: int
 ) -> NDArray[np.bool_] | None:
     """Which boxes are the first of two objects, (N,); None where they are one."""
-    halves = _halve(boxes, passes, together.furthest()) if _repeated(passes) >= min_passes else None
+    halves = _halve(boxes, passes, together.furthest()) if _count_repeated(passes) >= min_passes else None
     if halves is None:
         return None
     means = np.stack([boxes[halves].mean(axis=0), boxes[~halves].mean(axis=0)])
@@ -93,7 +93,7 @@ def _accepted(
     return halves if len(both) >= min_passes and iou_matrix(means[:1], means[1:])[0, 0] <= TWIN_IOU else None
 
 
-def _repeated(passes: IntArray) -> int:
+def _count_repeated(passes: IntArray) -> int:
     """How many passes occur more than once."""
     return int(np.count_nonzero(np.bincount(passes) > 1))
 
@@ -178,7 +178,7 @@ def cluster_ordered(samples: StochasticSamples, settings: ClusterSettings) -> In
     _algorithm()  # so that a call without boxes is enough to warm up
     if not (np.isfinite(samples.boxes).all() and np.isfinite(samples.probabilities).all()):
         raise InvalidInput("boxes and probabilities to cluster must be finite, got NaN or infinity")
-    _bounded(len(samples), MOST_BOXES, "boxes of all passes")
+    _check_bound(len(samples), MOST_BOXES, "boxes of all passes")
     return _cluster_sorted(samples.boxes.astype(np.float64), np.asarray(samples.pass_index), settings)
 
 
@@ -232,7 +232,7 @@ def _objects_of_group(boxes: np.ndarray, passes: IntArray, settings: ClusterSett
     """Indices of the boxes of each object among connected ``boxes``; boxes in none of them are noise."""
     if distinct(passes) < settings.min_cluster_size:
         return []
-    _bounded(len(boxes), MOST_TOGETHER, "boxes that hang together")
+    _check_bound(len(boxes), MOST_TOGETHER, "boxes that hang together")
     found = _hdbscan(boxes, settings)
     clusters = [c for c in rows_of(found) if distinct(passes[c]) >= settings.min_cluster_size]
     taken = np.concatenate(clusters) if clusters else np.zeros(0, np.int64)
@@ -250,7 +250,7 @@ def _objects_of_group(boxes: np.ndarray, passes: IntArray, settings: ClusterSett
     ]
 
 
-def _bounded(count: int, most: int, what: str) -> None:
+def _check_bound(count: int, most: int, what: str) -> None:
     if count > most:
         raise TooManyBoxes(
             f"{count} {what}, expected at most {most}: raise score_floor, or lower passes or max_detections"

@@ -32,7 +32,7 @@ def fingerprint(named: Any, *arrays: NDArray[Any]) -> str:
     return digest.hexdigest()
 
 
-def kept_document(path: Path | None, make: Callable[[], Any]) -> Any:
+def read_or_make_document(path: Path | None, make: Callable[[], Any]) -> Any:
     """The JSON document ``path``, made and written there if it is absent; None: made anew."""
     if path is not None and path.is_file():
         return json.loads(path.read_text(encoding="utf-8"))

@@ -13,7 +13,7 @@ from scipy.special import expit, logit
 from sticker_uq.calibration.calibration_report import calibration_report, guarantee_text
 from sticker_uq.calibration.choosing import fit_risk
 from sticker_uq.calibration.control import Trial
-from sticker_uq.calibration.fitting import Levels, fit_policy, taken_over
+from sticker_uq.calibration.fitting import Levels, fit_policy, take_over
 from sticker_uq.calibration.making import Divided, policy_text
 from sticker_uq.calibration.measuring import measure, scores
 from sticker_uq.calibration.outcomes import matching, outcomes_of, with_limits
@@ -205,7 +205,7 @@ def test_a_score_fitted_elsewhere_is_proved_by_every_laptop(drawn):
     fitted = Trials(fit_policy(drawn(0, 300), Policy(), level=0.05), drawn(0, 300), drawn(1000, 300)).policy(
         LEVELS
     )
-    draft = taken_over(fitted)
+    draft = take_over(fitted)
     assert (draft.guarantee, draft.risk.max_removal) == (None, 1.0)
     proof = drawn(3000, 200)
     trials = Trials(draft, (), proof)
@@ -219,10 +219,10 @@ def test_a_score_fitted_elsewhere_is_proved_by_every_laptop(drawn):
     assert unseen.removed.rate > 0.3
     assert trials.attempts(Levels(0.05, 0.0, 0.1))[1] is None
     with pytest.raises(InvalidInput, match="has no risk score"):
-        taken_over(Policy())
+        take_over(Policy())
     with pytest.raises(InvalidInput, match="no cut-off for clean laptops"):
-        taken_over(fitted.model_copy(update={"saliency": None}))
-    assert not taken_over(fitted.model_copy(update={"saliency": None}), clean=False).clean_without_operator
+        take_over(fitted.model_copy(update={"saliency": None}))
+    assert not take_over(fitted.model_copy(update={"saliency": None}), clean=False).clean_without_operator
 
 
 @given(st.integers(1, 40), st.integers(0, 2**31), st.integers(1, 40))

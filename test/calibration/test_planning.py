@@ -17,7 +17,7 @@ from sticker_uq.calibration.fitting import Levels, fit_policy
 from sticker_uq.calibration.planning import Prospect, Units, count_units
 from sticker_uq.calibration.probability import choose_kind
 from sticker_uq.calibration.proving import Trials
-from sticker_uq.calibration.records import Record, numbered
+from sticker_uq.calibration.records import Record, number_units
 from sticker_uq.cli import app
 from sticker_uq.gate import Policy
 from sticker_uq.io.coco import EncodedScene, write_coco
@@ -61,7 +61,7 @@ def test_only_what_trials_would_refuse_is_refused(drawn):
 
 
 def test_a_laptop_counts_once_and_as_one_with_stickers_by_any_image_that_shows_one():
-    laptops = numbered(["a", "a", "", "", "b"])
+    laptops = number_units(["a", "a", "", "", "b"])
     assert count_units(laptops, np.array([True, False, True, False, True])) == Units(4, 3)
 
 

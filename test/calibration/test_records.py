@@ -104,7 +104,7 @@ class _Recording(ImageSource):
 
 def test_a_recording_is_labelled_by_the_numbers_of_its_images(tmp_path, monkeypatch):
     (tmp_path / "metadata.yaml").write_text("")
-    monkeypatch.setattr("sticker_uq.io.labelled_images.recorded_workpieces", lambda path: ())
+    monkeypatch.setattr("sticker_uq.io.labelled_images.read_workpieces", lambda path: ())
     monkeypatch.setattr("sticker_uq.io.labelled_images.open_source", lambda path, topic: _Recording())
     document = {
         "categories": [{"id": 7, "name": "Sticker"}],

@@ -16,7 +16,7 @@ from sticker_uq.cell.supervisor_settings import SupervisorNodeSettings
 from sticker_uq.cli import app
 from sticker_uq.gate import Policy
 from sticker_uq.gate.policy.policy_schema import Guarantee
-from sticker_uq.io.setting_fields import validated
+from sticker_uq.io.setting_fields import validate
 from sticker_uq.io.share import share_folder
 from sticker_uq.messages import text_of
 from sticker_uq.perception import PerceptionSettings
@@ -155,7 +155,7 @@ def test_a_manifest_is_shown_without_control_characters(copy):
 
 
 def test_a_policy_exchanged_after_the_start_is_refused(copy):
-    started = validated(SupervisorNodeSettings, Bundle.load(copy).supervisor_parameters())
+    started = validate(SupervisorNodeSettings, Bundle.load(copy).supervisor_parameters())
     assert started.load_policy().hash == started.policy_hash
     (copy / "policy.yaml").unlink()
     (copy / "policy.yaml").write_text("max_dil: 1.0\n")
@@ -216,17 +216,17 @@ def test_a_cell_starts_from_it(bundle):
 
 def test_a_policy_without_guarantee_moves_only_the_simulated_arm_unasked():
     policy = Policy.load(PACKAGED)
-    reason = SupervisorNodeSettings().uncalibrated(policy)
+    reason = SupervisorNodeSettings().why_uncalibrated(policy)
     assert reason is not None
     assert "set allow_uncalibrated" in text_of(reason)
-    assert SupervisorNodeSettings(allow_uncalibrated=True).uncalibrated(policy) is None
+    assert SupervisorNodeSettings(allow_uncalibrated=True).why_uncalibrated(policy) is None
     proved = policy.model_copy(update={"guarantee": Guarantee(match_iou=0.5)})
-    assert SupervisorNodeSettings().uncalibrated(proved) is None
+    assert SupervisorNodeSettings().why_uncalibrated(proved) is None
     careless = proved.model_copy(update={"unmeasured_novelty": "release"})
-    reason = SupervisorNodeSettings().uncalibrated(careless)
+    reason = SupervisorNodeSettings().why_uncalibrated(careless)
     assert reason is not None
     assert "also in scenes that the detector was not made for" in text_of(reason)
-    assert SupervisorNodeSettings(allow_uncalibrated=True).uncalibrated(careless) is None
+    assert SupervisorNodeSettings(allow_uncalibrated=True).why_uncalibrated(careless) is None
 
     def allowed(**options: object) -> bool:
         specs = {spec.name: spec for spec in cell_processes(CellOptions(**options))}

@@ -11,9 +11,9 @@ from sticker_uq.testing.bench import running_bench
 
 
 def test_whoever_takes_part_is_seen(ros_domain):
-    assert not domain.taken(ros_domain)
+    assert not domain.is_taken(ros_domain)
     with running_bench():
-        assert domain.taken(ros_domain)
+        assert domain.is_taken(ros_domain)
 
 
 def test_a_free_domain_is_kept_from_others_until_the_end_and_from_an_error():
@@ -32,6 +32,6 @@ def test_a_domain_with_a_participant_is_not_chosen(monkeypatch, ros_domain):
 
 
 def test_it_says_so_when_every_domain_is_taken(monkeypatch):
-    monkeypatch.setattr(domain, "taken", lambda number: True)
+    monkeypatch.setattr(domain, "is_taken", lambda number: True)
     with pytest.raises(RuntimeError, match="domains 1 to 100"), domain.free_domain():
         pass

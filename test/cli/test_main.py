@@ -59,8 +59,8 @@ def test_help_lists_every_command_and_imports_nothing_heavy():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "HEAVY []" in done.stdout
-    assert set(cli.OWN) <= set(cli.installed())
-    for name in cli.installed():
+    assert set(cli.OWN) <= set(cli.installed_commands())
+    for name in cli.installed_commands():
         assert name in done.stdout
 
 
@@ -143,27 +143,27 @@ def registered(tmp_path, monkeypatch):
         (information / "entry_points.txt").write_text(f"[{cli.ENTRY_POINT_GROUP}]\n{lines}\n")
         (tmp_path / "their_command.py").write_text(REGISTERED)
         monkeypatch.syspath_prepend(tmp_path)
-        cli.installed.cache_clear()
+        cli.installed_commands.cache_clear()
 
     yield install
     sys.modules.pop("their_command", None)
-    cli.installed.cache_clear()
+    cli.installed_commands.cache_clear()
 
 
 def test_another_package_adds_a_command_and_replaces_none(registered):
     registered("again = their_command\ndoctor = their_command")
     assert "Of their_command." in CliRunner().invoke(cli.app, ["--help"]).output
     assert CliRunner().invoke(cli.app, ["again"]).output == "done\n"
-    assert cli.installed()["doctor"] == "sticker_uq.cli.doctor"
+    assert cli.installed_commands()["doctor"] == "sticker_uq.cli.doctor"
 
 
 @pytest.mark.parametrize("name", sorted(set(cli.COMMANDS) - set(cli.OWN)))
 def test_without_the_lab_its_commands_say_what_to_install(name, monkeypatch):
     monkeypatch.setattr(cli, "entry_points", lambda group: [])
-    cli.installed.cache_clear()
+    cli.installed_commands.cache_clear()
     result = CliRunner().invoke(cli.app, [name, "--out", "out"])
     listed = CliRunner().invoke(cli.app, ["--help"]).output
-    cli.installed.cache_clear()
+    cli.installed_commands.cache_clear()
     assert f"│ {name} " not in listed
     assert "│ replay " in listed
     told = f"error: {name} is a command of sticker_uq_lab, which is not installed: "

@@ -64,7 +64,7 @@ def test_counted_masks_are_the_same_for_ever():
 @pytest.mark.parametrize("count", [1, 40_000, 1 << 16, (1 << 16) + 1])
 def test_processor_and_device_draw_the_same_words(count):
     keys = CounterDropout(0.2, 3, range(20), CPU).keys(range(1))[0].split(1, dim=1)
-    assert torch.equal(dropout._hashed_on_processor(count, *keys), dropout._hashed(count, *keys))
+    assert torch.equal(dropout._hash_on_processor(count, *keys), dropout._hash_words(count, *keys))
 
 
 def test_counted_masks_have_the_rate_exactly_and_no_pattern():

@@ -12,7 +12,7 @@ from torchvision.ops import MultiScaleRoIAlign
 from sticker_uq.detection.catalogue import build_model
 from sticker_uq.detection.kernels.convolutions import OneDnn, Winograd, use_winograd
 from sticker_uq.detection.kernels.fast_faster_rcnn import BagPooling
-from sticker_uq.detection.kernels.frozen import copied, frozen
+from sticker_uq.detection.kernels.frozen import copy_model, freeze
 from sticker_uq.detection.kernels.pixels import network_input
 from test.helpers.models import MIN_SIZE, picture, tiny_detector, tiny_model
 
@@ -21,7 +21,7 @@ from test.helpers.models import MIN_SIZE, picture, tiny_detector, tiny_model
 def test_a_frozen_copy_has_no_normalisation_and_leaves_the_model_alone(name):
     model = copy.deepcopy(tiny_model(name))
     before = {k: v.clone() for k, v in model.state_dict().items()}
-    fast = frozen(model)
+    fast = freeze(model)
     assert not any(isinstance(m, torch.nn.BatchNorm2d) for m in fast.modules())
     assert any(isinstance(m, OneDnn) for m in fast.modules())
     assert not any(isinstance(m, OneDnn) for m in model.modules())
@@ -132,7 +132,7 @@ def test_a_copy_shares_no_weight_and_keeps_how_a_layer_computes_its_own():
     layer = weight_norm(torch.nn.Conv2d(3, 4, 1))
     model = torch.nn.Sequential(layer, torch.nn.BatchNorm2d(4))
     model.transform = torch.nn.Identity()
-    made = copied(model)
+    made = copy_model(model)
     given = torch.randn(1, 3, 5, 5)
     wanted = model(given)
     theirs = {tensor.data_ptr() for tensor in model.state_dict().values()}

@@ -15,12 +15,12 @@ from torch.nn import functional as F
 from sticker_uq.detection.detector import StochasticDetector
 from sticker_uq.detection.deterministic_pass import DeterministicPass
 from sticker_uq.detection.kernels.fast_faster_rcnn import BatchedFasterRcnn, FastFasterRcnn
-from sticker_uq.detection.kernels.frozen import frozen
+from sticker_uq.detection.kernels.frozen import freeze
 from sticker_uq.detection.selection import NonFiniteOutput
 from sticker_uq.detection.settings import DetectorSettings
 from sticker_uq.dil import LocalizationSettings, localize
 from sticker_uq.dil import dil as saliency
-from sticker_uq.dil.dil import summed_objectness
+from sticker_uq.dil.dil import sum_objectness
 from sticker_uq.perception import Perception, PerceptionSettings
 from sticker_uq.scene import InvalidInput
 from test.detection.test_devices import brought_there, nothing_left  # noqa: F401  # fixture
@@ -44,7 +44,7 @@ def on_gpu(name: str, **values: Any) -> Iterator[StochasticDetector]:
 
 def ones(deterministic: DeterministicPass) -> list[torch.Tensor]:
     """In place of gradients to the maps: torch's engine has a thread for each GPU and asks its driver for one."""
-    summed_objectness(deterministic.objectness, deterministic.two_stage)
+    sum_objectness(deterministic.objectness, deterministic.two_stage)
     return [torch.ones_like(m) for m in deterministic.maps]
 
 
@@ -198,7 +198,7 @@ def test_proposals_of_all_passes_at_once_are_those_of_each():
     """On the same outputs of the network they are the same bits, also where a level or all of them have few."""
     detector = tiny_detector(TWO_STAGE)
     features = detector.encode(picture())
-    model = frozen(detector.model)
+    model = freeze(detector.model)
     one_by_one, at_once = (kind(model, detector.settings) for kind in (FastFasterRcnn, BatchedFasterRcnn))
     maps = one_by_one.head_maps(features, detector.dropout(3, range(3)))
     objectness, deltas = model.rpn.head(maps)

@@ -18,7 +18,7 @@ from sticker_uq.detection.kernels.fast_ssd import (
     levels_above_background,
     levels_of,
 )
-from sticker_uq.detection.kernels.frozen import frozen
+from sticker_uq.detection.kernels.frozen import freeze
 from sticker_uq.detection.selection import NonFiniteOutput
 from sticker_uq.dil.dil import objectness_gradients
 from test.helpers.models import picture, tiny_detector, tiny_model
@@ -59,7 +59,7 @@ def maps(count: int) -> list[Tensor]:
 
 
 def levels(kind: str, classes: bool = True) -> list[MapLevel]:
-    return levels_of(frozen(Model(branch(kind, classes))).branch)
+    return levels_of(freeze(Model(branch(kind, classes))).branch)
 
 
 @pytest.mark.parametrize("count", [1, 3])
@@ -72,7 +72,7 @@ def test_outputs_are_those_of_the_branch(kind, count):
 
 @pytest.mark.parametrize("kind", ["ssd300", "ssdlite"])
 def test_logits_less_the_backgrounds_have_the_same_softmax(kind):
-    made = levels_above_background(frozen(Model(branch(kind))).branch)
+    made = levels_above_background(freeze(Model(branch(kind))).branch)
     for whole_level, level, m in zip(levels(kind), made, maps(3), strict=True):
         wanted = whole_level.rows(m).unflatten(2, (-1, 3))
         found = torch.nn.functional.pad(level.rows(m).unflatten(2, (-1, 2)), (1, 0))

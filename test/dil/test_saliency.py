@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from sticker_uq.detection import DeterministicPass, Features, StochasticDetector
 from sticker_uq.detection.deterministic_pass import leaves
 from sticker_uq.dil.cam import library_map
-from sticker_uq.dil.dil import activation_map, activation_maps, enlarge, summed_objectness
+from sticker_uq.dil.dil import activation_map, activation_maps, enlarge, sum_objectness
 from sticker_uq.scene import Detections, InvalidInput
 from test.helpers.models import picture, tiny_detector
 
@@ -57,12 +57,12 @@ def look_with(maps: list[Tensor], objectness: list[Tensor], two_stage: bool) -> 
 
 def test_one_stage_objectness_is_summed_over_everything():
     levels = [torch.arange(12.0).view(1, 3, 2, 2), torch.full((1, 3, 1, 1), 0.5)]
-    assert summed_objectness(levels, two_stage=False).item() == 66 + 1.5
+    assert sum_objectness(levels, two_stage=False).item() == 66 + 1.5
 
 
 def test_two_stage_objectness_takes_the_best_box_of_each_place():
     levels = [torch.arange(12.0).view(1, 3, 2, 2), torch.tensor([[[[0.5]], [[0.75]], [[-2.0]]]])]
-    assert summed_objectness(levels, two_stage=True).item() == 8 + 9 + 10 + 11 + 0.75
+    assert sum_objectness(levels, two_stage=True).item() == 8 + 9 + 10 + 11 + 0.75
 
 
 def test_gradcam_weighs_channels_by_their_mean_gradient():
@@ -122,7 +122,7 @@ def test_gradients_agree_with_finite_differences(two_stage):
     step = 1e-5
 
     def total(maps: list[Tensor]) -> float:
-        return float(summed_objectness(detector.objectness(maps), two_stage))
+        return float(sum_objectness(detector.objectness(maps), two_stage))
 
     expected = []
     for level, values in enumerate(detector.maps):
@@ -153,7 +153,7 @@ def test_layercam_agrees_with_finite_differences_of_every_element(two_stage):
             for move in (step, -step):
                 maps = [m.clone() for m in detector.maps]
                 maps[level][0, c, y, x] += move
-                totals.append(float(summed_objectness(detector.objectness(maps), two_stage)))
+                totals.append(float(sum_objectness(detector.objectness(maps), two_stage)))
             expected[y, x] += max((totals[0] - totals[1]) / (2 * step), 0.0) * values[0, c, y, x]
         assert expected.max() > 0
         torch.testing.assert_close(found[level], expected.relu(), rtol=1e-5, atol=1e-8)
@@ -221,7 +221,7 @@ class Objectness(nn.Module):
         family = self.detector.family
         with torch.enable_grad():
             outputs = family.head_outputs(self.features, self.maps(pixels), 0.2)
-        return summed_objectness(outputs.objectness, family.two_stage)[None]
+        return sum_objectness(outputs.objectness, family.two_stage)[None]
 
     def maps(self, pixels: Tensor) -> list[Tensor]:
         backbone = self.model.backbone

@@ -117,12 +117,12 @@ def test_no_process_outlives_a_parent_that_was_killed(tmp_path):
     program = tmp_path / "program.py"
     program.write_text(
         "import os, time\n"
-        "from sticker_uq.evaluation.executors import mapped\n"
+        "from sticker_uq.evaluation.executors import map_over\n"
         "def work(_):\n"
         "    os.write(1, f'{os.getpid()}\\n'.encode())\n"
         "    time.sleep(3600)\n"
         "if __name__ == '__main__':\n"
-        "    list(mapped(work, range(2), 2))\n"
+        "    list(map_over(work, range(2), 2))\n"
     )
     with subprocess.Popen([sys.executable, program], stdout=subprocess.PIPE, text=True) as parent:
         workers = [psutil.Process(int(parent.stdout.readline())) for _ in range(2)]

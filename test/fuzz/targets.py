@@ -22,7 +22,7 @@ from sticker_uq.gate import Policy
 from sticker_uq.io.bags import Bag
 from sticker_uq.io.coco import ANNOTATIONS, read_annotations, read_coco, read_picture
 from sticker_uq.io.images import read_image_file
-from sticker_uq.io.labelled_images import recorded_workpieces
+from sticker_uq.io.labelled_images import read_workpieces
 from sticker_uq.io.reading import read_yaml
 from sticker_uq.io.sources import open_source
 from sticker_uq.scene import InvalidInput
@@ -94,7 +94,7 @@ def _recording(data: bytes, folder: Path) -> None:
         with contextlib.suppress(InvalidInput):
             for item in bag.messages(topic):
                 assert (item.message is None) == bool(item.error)
-    for read in (open_source, recorded_workpieces):
+    for read in (open_source, read_workpieces):
         with contextlib.suppress(InvalidInput):
             list(read(path))
     read_recording(bag)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sticker_uq.gate.box_overlap import as_box, cover, covered, iou, is_proper, same_place
+from sticker_uq.gate.box_overlap import as_box, cover, covered_share, iou, is_proper, same_place
 from sticker_uq.scene import InvalidInput
 from sticker_uq.testing.scenes import HERE, THERE
 from sticker_uq.uncertainty.overlap import iou_matrix
@@ -64,9 +64,9 @@ def test_the_covered_share_is_that_of_the_pixels(box, others):
     inside = pixels(*box)
     shared = inside & set().union(*(pixels(*other) for other in others))
     expected = len(shared) / len(inside) if inside else 0.0
-    assert covered(as_box(box), [as_box(other) for other in others]) == pytest.approx(expected)
+    assert covered_share(as_box(box), [as_box(other) for other in others]) == pytest.approx(expected)
 
 
 def test_nothing_is_covered_by_nonsense():
-    assert covered(as_box(HERE), [(math.nan, 0, 9, 9), (5, 5, 5, 9)]) == 0.0
-    assert covered((math.nan, 0, 9, 9), [as_box(HERE)]) == 0.0
+    assert covered_share(as_box(HERE), [(math.nan, 0, 9, 9), (5, 5, 5, 9)]) == 0.0
+    assert covered_share((math.nan, 0, 9, 9), [as_box(HERE)]) == 0.0

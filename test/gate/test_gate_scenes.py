@@ -9,7 +9,7 @@ from sticker_uq.gate import Answer, BlockReason, OperatorAnswer, Phase, SceneAns
 from sticker_uq.gate import events as ev
 from sticker_uq.gate.box_overlap import as_box
 from sticker_uq.gate.policy.signals import UNEXPLAINED
-from sticker_uq.gate.scene_events import unexplained
+from sticker_uq.gate.scene_events import has_unexplained
 from sticker_uq.scene import ObjectClass, ObjectVerdict, Outcome, Reason, Status, Verdict
 from sticker_uq.testing.scenes import ELSEWHERE, HERE, THERE, observed
 from test.helpers.gate import STICKER, UNSURE, Cell, K, answer, asking, codes, running, verifying
@@ -124,8 +124,8 @@ def test_only_a_decision_that_asks_leaves_something_unexplained():
     decision = running().scene().state.decision
     assert decision is not None
     asks = replace(decision, outcome=Outcome.ASK, reasons=(Reason("above_limit", UNEXPLAINED),))
-    assert unexplained(asks)
-    assert not unexplained(replace(asks, outcome=Outcome.CLEAN))
+    assert has_unexplained(asks)
+    assert not has_unexplained(replace(asks, outcome=Outcome.CLEAN))
 
 
 # --- what a bad scene may say -----------------------------------------------------------------------------------------------

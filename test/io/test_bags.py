@@ -452,7 +452,7 @@ def test_an_mcap_file_is_read_whatever_its_profile_summary_and_index(tmp_path, o
     bag = Bag(path)
     assert texts(path) == sorted(times)
     assert (bag.counts["/chatter"], bag.declared["/chatter"], bag.damage, bag.remarks) == (40, 40, "", [])
-    assert bag.listed() == "/chatter; not readable: /other (protobuf Text)"
+    assert bag.topics_in_words() == "/chatter; not readable: /other (protobuf Text)"
 
 
 def test_messages_of_a_channel_that_an_mcap_file_does_not_describe_are_lost(tmp_path):

@@ -18,7 +18,7 @@ from sticker_uq.io.reading import (
     read_json,
     read_text,
     read_yaml,
-    shown,
+    show_value,
 )
 from sticker_uq.scene import InvalidInput
 
@@ -151,10 +151,10 @@ def test_a_value_is_shown_in_short():
     for _ in range(100_000):
         value.append([])
         value = value[0]
-    assert len(shown(deep)) < 50
-    assert len(shown("x" * 10_000)) < 100
-    assert len(shown([["x" * 1000] * 1000] * 1000)) < 4000
-    assert shown("\ud800\x1b") == r"'\ud800\x1b'"
+    assert len(show_value(deep)) < 50
+    assert len(show_value("x" * 10_000)) < 100
+    assert len(show_value([["x" * 1000] * 1000] * 1000)) < 4000
+    assert show_value("\ud800\x1b") == r"'\ud800\x1b'"
     while deep:  # Python frees nested lists one inside the other
         deep = deep.pop()
 

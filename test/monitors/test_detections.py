@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from sticker_uq.detection.features import Features
-from sticker_uq.monitors.detections import CROP_SIZE, Probe, observe_boxes, pooled_layers, vectors_of
+from sticker_uq.monitors.detections import CROP_SIZE, Probe, observe_boxes, pool_layers, vectors_of
 from sticker_uq.scene import StochasticSamples
 from test.helpers.models import picture, tiny_detector
 
@@ -28,7 +28,7 @@ def test_maps_are_pooled_at_the_box():
     centres = (torch.arange(30) + 0.5) * 4 * 2
     level = centres.expand(1, 1, 16, 30).clone()
     features = Features((200, 100), (50, 100), (64, 120), (level,))
-    (pooled,) = pooled_layers(Maps(), features, np.array([[40.0, 20, 80, 60], [100, 20, 180, 90]]))
+    (pooled,) = pool_layers(Maps(), features, np.array([[40.0, 20, 80, 60], [100, 20, 180, 90]]))
     assert pooled[:, 0] == pytest.approx([60, 140])
 
 

@@ -15,7 +15,7 @@ from sticker_uq.novelty.photo_network import (
     load_photo_network,
     photo_crop,
     photo_input,
-    pooled,
+    pool_maps,
     read_photo_network,
 )
 from sticker_uq.scene import InvalidInput
@@ -54,8 +54,8 @@ def test_ready_for_run_time_it_has_the_same_features():
     assert [m.shape[-1] for m in saved] == [SIDE // 8, SIDE // 16, SIDE // 32]
     for a, b in zip(saved, ready, strict=True):
         torch.testing.assert_close(a, b, atol=2e-3, rtol=1e-3)
-    assert pooled(ready).shape == (2, FEATURES)
-    assert pooled(ready).isfinite().all()
+    assert pool_maps(ready).shape == (2, FEATURES)
+    assert pool_maps(ready).isfinite().all()
 
 
 @pytest.mark.parametrize("side", [32, 33, 38, 75])

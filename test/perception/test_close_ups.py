@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sticker_uq.perception import Perception, PerceptionSettings
-from sticker_uq.perception.close_ups import LEARNED_ZOOM, ZOOM, close_ups, seen_closely
+from sticker_uq.perception.close_ups import LEARNED_ZOOM, ZOOM, close_ups, look_closely
 from sticker_uq.scene import Detections, ObjectClass, Status, to_plain
 from sticker_uq.testing.scenes import observed
 from test.helpers.laptops import laptop
@@ -94,7 +94,7 @@ class SeesStickers:
 def test_passes_and_close_up_tell_together_whether_background_is_a_sticker(vector, score, seen):
     label = ObjectClass(int(np.argmax(vector)))
     one = observed(label=label, probabilities=vector, box=(40, 40, 60, 60))
-    (looked,) = seen_closely(SeesStickers(score), np.zeros((480, 640, 3), np.uint8), (one,))
+    (looked,) = look_closely(SeesStickers(score), np.zeros((480, 640, 3), np.uint8), (one,))
     assert (looked.label, looked.close_up) == (seen, pytest.approx(score))
     assert looked.probabilities.tolist() == one.probabilities.tolist()
 
@@ -107,7 +107,7 @@ def test_what_is_sooner_a_logo_never_becomes_a_sticker_and_a_sticker_stays_one(v
     label = ObjectClass(int(np.argmax(vector)))
     rate = passes / 20
     one = observed((40, 40, 60, 60), label, tuple(vector), passes=passes, detection_rate=rate)
-    (looked,) = seen_closely(SeesStickers(score), np.zeros((480, 640, 3), np.uint8), (one,))
+    (looked,) = look_closely(SeesStickers(score), np.zeros((480, 640, 3), np.uint8), (one,))
     if looked.label is ObjectClass.STICKER:
         assert vector[ObjectClass.STICKER] >= vector[ObjectClass.LOGO]
     if ObjectClass.BACKGROUND not in (label, looked.label):

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 
-def convolved(x: Tensor, weight: Tensor, bias: Tensor | None, padding: int, groups: int = 1) -> Tensor:
+def convolve(x: Tensor, weight: Tensor, bias: Tensor | None, padding: int, groups: int = 1) -> Tensor:
     """oneDNN's convolution of ``x`` (n, C, H, W) in steps of one place, with ``padding`` zeros around the map."""
     if x.device.type != "cpu" or not torch.backends.mkldnn.is_available():
         return F.conv2d(x, weight, bias, padding=padding, groups=groups)
@@ -51,7 +51,7 @@ class OneDnn(nn.Conv2d):
         return made
 
     def input_gradient(self, gradient: Tensor) -> Tensor:
-        return convolved(gradient, self._turned, None, self.kernel_size[0] - 1 - int(self.padding[0]))
+        return convolve(gradient, self._turned, None, self.kernel_size[0] - 1 - int(self.padding[0]))
 
     @property
     def _turns(self) -> bool:
@@ -123,22 +123,22 @@ class Winograd(OneDnn):
     def forward_only(self, x: Tensor) -> Tensor:
         if not _worth_it(x):
             return super().forward_only(x)
-        return _filtered(x, self.transformed, self.bias)
+        return _filter(x, self.transformed, self.bias)
 
     def input_gradient(self, gradient: Tensor) -> Tensor:
         """As of :class:`OneDnn`; the gradient is filtered like the input."""
         if not _worth_it(gradient):
             return super().input_gradient(gradient)
-        return _filtered(gradient, self._transformed_turned, None)
+        return _filter(gradient, self._transformed_turned, None)
 
     # made when first needed: small maps never do
     @cached_property
     def transformed(self) -> Tensor:
-        return _transformed(self.weight)
+        return _transform(self.weight)
 
     @cached_property
     def _transformed_turned(self) -> Tensor:
-        return _transformed(gradient_filters(self.weight))
+        return _transform(gradient_filters(self.weight))
 
 
 def use_winograd(module: nn.Module) -> None:
@@ -162,13 +162,13 @@ def _worth_it(x: Tensor) -> bool:
     return count * down * across >= _LEAST_TILES and 16 * down * across <= _MOST_WASTE * height * width
 
 
-def _transformed(weight: Tensor) -> Tensor:
+def _transform(weight: Tensor) -> Tensor:
     """The filters (O, C, 3, 3) as weights (36 * O, C, 1, 1) of the grouped convolution."""
     parts = torch.einsum("ij,ocjk,lk->iloc", _FILTER, weight.double(), _FILTER)
     return parts.reshape(36 * weight.shape[0], weight.shape[1], 1, 1).float()
 
 
-def _filtered(x: Tensor, transformed: Tensor, bias: Tensor | None) -> Tensor:
+def _filter(x: Tensor, transformed: Tensor, bias: Tensor | None) -> Tensor:
     """The convolution (n, O, H, W), channels last, of ``x`` (n, C, H, W) padded by one place."""
     count, _, height, width = x.shape
     down, across = -(-height // 4), -(-width // 4)

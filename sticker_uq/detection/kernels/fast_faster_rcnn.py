@@ -114,7 +114,7 @@ class FastFasterRcnn(FasterRcnn):
         levels = [torch.full_like(s, n, dtype=torch.int64) for n, (_, s) in enumerate(parts)]
         boxes, scores = (torch.cat(column, dim=1) for column in zip(*parts, strict=True))
         columns = zip(boxes, scores, torch.cat(levels, dim=1), strict=True)
-        return [self._suppressed(b, s, n, features.resized) for b, s, n in columns]
+        return [self._suppress(b, s, n, features.resized) for b, s, n in columns]
 
     def _best(self, features: Features, maps: Maps, objectness: Maps, deltas: Maps) -> list[_Pair]:
         """Boxes (n, K, 4) px and scores (n, K) of the best anchors of each level, by falling logit."""
@@ -135,7 +135,7 @@ class FastFasterRcnn(FasterRcnn):
         """Indices (n, count) of the largest of ``values`` (n, N), by falling value."""
         return values.topk(count, dim=1).indices
 
-    def _suppressed(self, boxes: Tensor, scores: Tensor, levels: Tensor, size: tuple[int, int]) -> Tensor:
+    def _suppress(self, boxes: Tensor, scores: Tensor, levels: Tensor, size: tuple[int, int]) -> Tensor:
         """The proposals of one pass by falling score, suppressed within their level."""
         rpn, wanted = self._model.rpn, self._model.rpn.post_nms_top_n()
         boxes = clip_boxes_to_image(boxes, size)
@@ -157,9 +157,9 @@ class FastFasterRcnn(FasterRcnn):
 
     def _vectors(self, features: Features, maps: Maps, proposals: Maps) -> tuple[Tensor, Tensor]:
         image = torch.repeat_interleave(torch.tensor([len(p) for p in proposals]))
-        return self._judged(features, maps, torch.cat(proposals), image)
+        return self._classify(features, maps, torch.cat(proposals), image)
 
-    def _judged(self, features: Features, maps: Maps, boxes: Tensor, image: Tensor) -> _Pair:
+    def _classify(self, features: Features, maps: Maps, boxes: Tensor, image: Tensor) -> _Pair:
         """Class logits (R, 3) and box deltas (R, 12) of ``boxes`` (R, 4) in the passes ``image`` (R,)."""
         heads = self._model.roi_heads
         vectors = heads.box_head(self._pooling(maps[:-1], boxes, image, features.padded))
@@ -216,10 +216,10 @@ def _suppressing(boxes: Tensor, threshold: float) -> Tensor:
     areas = (high - low).prod(dim=-1)
     union = (areas[:, :, None] + areas[:, None]).sub_(shared)
     # without an area 0 / 0 is NaN, which is above nothing
-    return (shared.div_(union) > _rounded_down(threshold)).triu_(diagonal=1)
+    return (shared.div_(union) > _round_down(threshold)).triu_(diagonal=1)
 
 
-def _rounded_down(threshold: float) -> float:
+def _round_down(threshold: float) -> float:
     """The largest float32 up to ``threshold``: torchvision compares in double precision, a tensor with the next float32."""
     nearest = np.float32(threshold)
     return float(nearest if float(nearest) <= threshold else np.nextafter(nearest, np.float32(-np.inf)))
@@ -234,9 +234,9 @@ class BatchedFasterRcnn(FastFasterRcnn):
     def _rows(self, features: Features, maps: Maps, objectness: Maps, deltas: Maps, floor: float) -> Rows:
         boxes, used = self._proposals(features, maps, objectness, deltas)
         image = torch.arange(used.numel(), device=used.device).div(used.shape[1], rounding_mode="floor")
-        logits, moves = self._judged(features, maps, boxes.flatten(0, 1), image)
+        logits, moves = self._classify(features, maps, boxes.flatten(0, 1), image)
         probabilities = softmax_distribution(logits).unflatten(0, used.shape) * used[..., None]
-        rows = self._chosen(boxes, probabilities, moves.unflatten(0, used.shape), floor)
+        rows = self._choose(boxes, probabilities, moves.unflatten(0, used.shape), floor)
         finite = all_finite(*objectness, *deltas, logits, moves)
         return Rows(rows.boxes, rows.probabilities, rows.pass_index, finite)
 

@@ -12,7 +12,7 @@ from torch.nn import functional
 
 from sticker_uq.detection.dropout import Dropout, no_dropout
 from sticker_uq.detection.features import Features, Maps
-from sticker_uq.detection.kernels.convolutions import convolved
+from sticker_uq.detection.kernels.convolutions import convolve
 from sticker_uq.detection.models.family import anchor_outputs, anchors_of
 from sticker_uq.detection.models.ssd import Ssd
 from sticker_uq.detection.selection import Rows, all_finite, check_finite, softmax_distribution
@@ -75,13 +75,13 @@ class Dense:
 
     def rows(self, x: Tensor, places: Tensor | None = None) -> Tensor:
         many = x.shape[2] * x.shape[3] >= _MANY_PLACES
-        made = self._of_nine_places(x) if many else _rows(convolved(x, self._weight, self._bias, 1))
+        made = self._of_nine_places(x) if many else _rows(convolve(x, self._weight, self._bias, 1))
         return made if places is None else made.flatten(0, 1).index_select(0, places)
 
     def _of_nine_places(self, x: Tensor) -> Tensor:
         """The convolution as one product for all nine places of the filters, whose parts are shifted and added."""
         n, _, height, width = x.shape
-        parts = convolved(x, self._as_product, None, 0).permute(0, 2, 3, 1).unflatten(3, (9, -1))
+        parts = convolve(x, self._as_product, None, 0).permute(0, 2, 3, 1).unflatten(3, (9, -1))
         made = parts.new_zeros(n, height + 2, width + 2, parts.shape[4])
         for number in range(9):
             down, across = 2 - number // 3, 2 - number % 3
@@ -113,10 +113,10 @@ class Separable:
         self._weight, self._bias = weight, bias
 
     def rows(self, x: Tensor, places: Tensor | None = None) -> Tensor:
-        hidden = convolved(x, self._filters, self._shift, 1, x.shape[1])
+        hidden = convolve(x, self._filters, self._shift, 1, x.shape[1])
         if places is not None:
             return self._last(_rows(hidden).flatten(0, 1).index_select(0, places))
-        return _rows(convolved(hidden.clamp_(0.0, 6.0), self._weight, self._bias, 0))
+        return _rows(convolve(hidden.clamp_(0.0, 6.0), self._weight, self._bias, 0))
 
     def at(self, patches: Tensor) -> Tensor:
         hidden = patches.mul_(self._by_place).sum(dim=1)
@@ -245,7 +245,7 @@ class FastSsd(Ssd):
         """As of :class:`Ssd`, but of stochastic passes on a processor only their masks, of bytes."""
         if dropout is no_dropout or self._site == "out":
             return super().head_maps(features, dropout)
-        scaled = self._scaled(features)
+        scaled = self._scale(features)
         if scaled[0].device.type != "cpu":
             return [dropout.masks(m).mul_(m) for m in scaled]
         return [dropout.masks(torch.empty_like(m, dtype=torch.uint8)) for m in scaled]
@@ -253,7 +253,7 @@ class FastSsd(Ssd):
     def candidates(self, features: Features, maps: Maps, dropout: Dropout, score_floor: float) -> Rows:
         if maps[0].dtype != torch.uint8:
             return super().candidates(features, maps, dropout, score_floor)
-        dropped = [Dropped(*pair) for pair in zip(self._scaled(features), maps, strict=True)]
+        dropped = [Dropped(*pair) for pair in zip(self._scale(features), maps, strict=True)]
         # a small picture has fewer maps than the head has levels
         outputs = [d.rows(level) for level, d in zip(self._classes, dropped, strict=False)]
         logits = [rows.reshape(len(rows), -1, self._foreground) for rows in outputs]
@@ -268,5 +268,5 @@ class FastSsd(Ssd):
             return super()._deltas(maps, counts)
         return (SsdDeltas(self._boxes, [Dropped(m, None) for m in maps], counts),)
 
-    def _scaled(self, features: Features) -> Maps:
+    def _scale(self, features: Features) -> Maps:
         return features.derive("scaled", lambda: [m / self._keep for m in features.maps])

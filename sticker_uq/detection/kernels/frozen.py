@@ -13,12 +13,12 @@ from torchvision.ops.misc import Conv2dNormActivation, FrozenBatchNorm2d
 from sticker_uq.detection.kernels.convolutions import OneDnn, use_winograd
 
 
-def frozen(model: Any, dtype: torch.dtype = torch.float32) -> Any:
+def freeze(model: Any, dtype: torch.dtype = torch.float32) -> Any:
     """A copy of ``model`` in evaluation mode that computes the same faster, with weights of type ``dtype``.
 
     Every batch normalisation that follows a convolution is folded into it, and the convolutions' weights lie channels last.
     """
-    fast = copied(model)  # in evaluation mode: only then a batch normalisation is a fixed affine map
+    fast = copy_model(model)  # in evaluation mode: only then a batch normalisation is a fixed affine map
     for module in fast.modules():
         _fold(module)
     if hasattr(fast, "roi_heads"):
@@ -33,7 +33,7 @@ def frozen(model: Any, dtype: torch.dtype = torch.float32) -> Any:
     return fast
 
 
-def copied(model: Any) -> Any:
+def copy_model(model: Any) -> Any:
     """A copy of ``model`` in evaluation mode. The transform, which has no weights, is shared: its sizes stay one thing."""
     held = (v for module in model.modules() for v in vars(module).values())
     # the nine that each module has for hooks would take longest to copy

@@ -50,10 +50,10 @@ def anchor_candidates(
 ) -> Rows:
     """Candidates of a one-stage detector from class distributions (n, A, 3) and box deltas (n, A, 4) of its anchors."""
     anchors, finite = anchors_of(model, features, maps), all_finite(probabilities, deltas)
-    return anchor_outputs(model, (), anchors, probabilities, taken(deltas), finite, score_floor).rows
+    return anchor_outputs(model, (), anchors, probabilities, take_deltas(deltas), finite, score_floor).rows
 
 
-def taken(deltas: Tensor) -> Deltas:
+def take_deltas(deltas: Tensor) -> Deltas:
     """Box deltas (n, N, 4) of a one-stage detector as :func:`anchor_outputs` asks for them."""
     return lambda number, rows: deltas[number, rows].to(torch.float32)
 

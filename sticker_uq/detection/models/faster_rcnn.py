@@ -48,9 +48,9 @@ class FasterRcnn(PyramidModel):
             torch.nn.utils.rnn.pad_sequence(list(parts), batch_first=True)
             for parts in (proposals, distribution, moves.split(counts))
         )
-        return self._chosen(boxes, probabilities, moves, floor)
+        return self._choose(boxes, probabilities, moves, floor)
 
-    def _chosen(self, boxes: Tensor, probabilities: Tensor, deltas: Tensor, score_floor: float) -> Rows:
+    def _choose(self, boxes: Tensor, probabilities: Tensor, deltas: Tensor, score_floor: float) -> Rows:
         """The strongest of the proposals ``boxes`` (n, P, 4) with their ``probabilities`` (n, P, 3) and ``deltas`` (n, P, 12).
 
         Where a pass has no proposal, the probabilities are 0.
@@ -72,12 +72,12 @@ class FasterRcnn(PyramidModel):
         proposals: Maps = rpn.filter_proposals(decoded, logits, sizes, counts)[0]
         return proposals
 
-    def _named(self, maps: Maps) -> dict[str, Tensor]:
+    def _name_maps(self, maps: Maps) -> dict[str, Tensor]:
         return dict(zip([*self._model.roi_heads.box_roi_pool.featmap_names, "pool"], maps, strict=True))
 
     def _vectors(self, features: Features, maps: Maps, proposals: Maps) -> tuple[Tensor, Tensor]:
         """Class logits (R, 3) and box deltas (R, 12) of all proposals."""
         heads = self._model.roi_heads
-        pooled = heads.box_roi_pool(self._named(maps), proposals, [features.resized] * len(proposals))
+        pooled = heads.box_roi_pool(self._name_maps(maps), proposals, [features.resized] * len(proposals))
         logits, deltas = heads.box_predictor(heads.box_head(pooled))
         return logits, deltas

@@ -11,7 +11,7 @@ from sticker_uq.detection.models.family import (
     anchor_candidates,
     anchor_outputs,
     anchors_of,
-    taken,
+    take_deltas,
 )
 from sticker_uq.detection.models.pyramid import PyramidModel
 from sticker_uq.detection.selection import Rows, all_finite, sigmoid_distribution
@@ -35,5 +35,5 @@ class RetinaNet(PyramidModel):
         probabilities = sigmoid_distribution(logits.detach())
         anchors = anchors_of(self._model, features, maps)
         deltas = self._model.head.regression_head([m.detach() for m in maps])
-        model, of, finite = self._model, taken(deltas), all_finite(probabilities, deltas)
+        model, of, finite = self._model, take_deltas(deltas), all_finite(probabilities, deltas)
         return anchor_outputs(model, objectness, anchors, probabilities, of, finite, score_floor)

@@ -17,7 +17,7 @@ from sticker_uq.detection.models.family import (
     anchor_candidates,
     anchor_outputs,
     anchors_of,
-    taken,
+    take_deltas,
 )
 from sticker_uq.detection.selection import Rows, all_finite, softmax_distribution
 from sticker_uq.detection.settings import DetectorSettings
@@ -79,7 +79,7 @@ class Ssd:
         """
         head = self._model.head.regression_head
         deltas = head_columns(_branch(head, maps), head.num_columns)
-        return taken(deltas), deltas
+        return take_deltas(deltas), deltas
 
     def _convolutions(self, maps: Maps) -> Maps:
         """Outputs (n, A * columns, h, w) of the head per level: first all of the regression, then the classification."""

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from sticker_uq.evaluation.metrics.matching import MATCH_IOU, best_overlap, overlapping, shares_inside
 from sticker_uq.evaluation.metrics.statistics import clopper_pearson
-from sticker_uq.gate.box_overlap import area, as_box, covered
+from sticker_uq.gate.box_overlap import area, as_box, covered_share
 from sticker_uq.io.coco import LabelledImage
 from sticker_uq.scene import Detections, FloatArray, IntArray, ObjectClass, Outcome, SceneDecision, Verdict
 
@@ -161,7 +161,7 @@ def logos_taken(box: FloatArray, boxes: FloatArray, labels: IntArray) -> list[in
     for number in np.flatnonzero(labels == ObjectClass.LOGO).tolist():
         logo = as_box(boxes[number])
         met = max(x1, logo[0]), max(y1, logo[1]), min(x2, logo[2]), min(y2, logo[3])
-        if area(met) * (1 - covered(met, stickers)) >= FREE_LOGO * area(logo) > 0:
+        if area(met) * (1 - covered_share(met, stickers)) >= FREE_LOGO * area(logo) > 0:
             taken.append(number)
     return taken
 
@@ -197,7 +197,7 @@ def _outcomes(detected: Detections, truth: LabelledImage, limits: FloatArray) ->
     return rows
 
 
-def touched(box: FloatArray, boxes: FloatArray, match_iou: float = BLADE_IOU) -> tuple[int, float]:
+def match_label(box: FloatArray, boxes: FloatArray, match_iou: float = BLADE_IOU) -> tuple[int, float]:
     """What a removal of ``box`` (4,) touches: which of ``boxes`` (N, 4) it overlaps most, -1 below ``match_iou``; and the IoU."""
     places, overlaps = best_overlap(box[None], boxes, match_iou)
     return int(places[0]), float(overlaps[0])

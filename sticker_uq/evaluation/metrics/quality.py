@@ -15,7 +15,7 @@ from sticker_uq.evaluation.metrics import probability_quality as pq
 from sticker_uq.evaluation.metrics.matching import match
 from sticker_uq.evaluation.metrics.statistics import cluster_bootstrap
 from sticker_uq.io.coco import LabelledImage, pictures_of
-from sticker_uq.io.reading import MIB, check_regular, shown
+from sticker_uq.io.reading import MIB, check_regular, show_value
 from sticker_uq.scene import Detections, FloatArray, IntArray, InvalidInput, ObjectClass
 from sticker_uq.uncertainty import observe
 
@@ -82,7 +82,7 @@ def both_kinds(
     return {"one pass": one, f"{settings.passes} passes": several}
 
 
-def detected_vectors(name: str, found: Sequence[Detections], items: Sequence[LabelledImage]) -> Vectors:
+def vectors_of_detections(name: str, found: Sequence[Detections], items: Sequence[LabelledImage]) -> Vectors:
     """Vectors of ``found``, one for each of ``items``: a detection counts as the class of the labelled object that it lies on,
     or as background.
     """
@@ -106,13 +106,13 @@ def read_vectors(path: Path) -> Vectors:
     classes = tuple(name[2:] for name in columns)
     if len(classes) < 2 or "label" not in table or table.empty:
         raise InvalidInput(
-            f"{path}: columns {shown(list(table.columns))}, {len(table)} rows: expected p_CLASS of two or more classes, "
+            f"{path}: columns {show_value(list(table.columns))}, {len(table)} rows: expected p_CLASS of two or more classes, "
             "label, and a row per object"
         )
     unknown = set(table["label"]) - set(classes)
     if unknown:
         raise InvalidInput(
-            f"{path}: label {shown(min(unknown))}: expected one of the columns p_CLASS: {shown(classes)}"
+            f"{path}: label {show_value(min(unknown))}: expected one of the columns p_CLASS: {show_value(classes)}"
         )
     p = table[columns].apply(pd.to_numeric, errors="coerce").to_numpy(np.float64)
     # as many programs round to four digits
@@ -120,7 +120,7 @@ def read_vectors(path: Path) -> Vectors:
     if bad.any():
         row = int(bad.argmax())
         raise InvalidInput(
-            f"{path}: row {row + 1}: probabilities {shown(table[columns].iloc[row].tolist())}: expected numbers from 0 to 1 "
+            f"{path}: row {row + 1}: probabilities {show_value(table[columns].iloc[row].tolist())}: expected numbers from 0 to 1 "
             "with the sum 1"
         )
     y = np.array([classes.index(name) for name in table["label"]])

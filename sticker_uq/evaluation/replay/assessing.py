@@ -96,11 +96,11 @@ def one_by_one(source: ImageSource, perception: Perception) -> Assessed:
     Three threads: one reads, decodes and measures what needs no model, one assesses, and the caller's takes the results; each
     may be a few images ahead of the next, so that the model waits neither for a disk nor for whoever writes.
     """
-    reader = ahead(_measured(source), _READ_AHEAD, "reader")
+    reader = ahead(_measure_facts(source), _READ_AHEAD, "reader")
     return ahead(_each_assessed(reader, perception), _DONE_AHEAD, "model")
 
 
-def _measured(source: ImageSource) -> Generator[tuple[SourceImage, ImageFacts | None], None, None]:
+def _measure_facts(source: ImageSource) -> Generator[tuple[SourceImage, ImageFacts | None], None, None]:
     for item in source:
         yield item, None if item.image is None else image_facts(item.image)
 

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sticker_uq.io.files import atomic_write
-from sticker_uq.io.labelled_images import recorded_workpieces
+from sticker_uq.io.labelled_images import read_workpieces
 from sticker_uq.messages import texts_of
 from sticker_uq.scene import (
     METRICS,
@@ -167,7 +167,7 @@ def cell_of(source: Path) -> str:
 
 def laptops_of(source: Path) -> Callable[[int], str]:
     """Which laptop lay in the cell at a stamp in ns; "" for none, and where none were announced."""
-    turns = recorded_workpieces(source, departures=True)
+    turns = read_workpieces(source, departures=True)
 
     def at(stamp_ns: int) -> str:
         before = bisect_right(turns, stamp_ns, key=lambda turn: turn[0])

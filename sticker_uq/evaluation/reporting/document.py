@@ -173,7 +173,7 @@ def course_chart(course: Course) -> Markup:
     return svg(draw, 4.0, 1.1, f"{course.label}, highest {highest:.3g}")
 
 
-def blocked_bars(names: Sequence[str], blocked: Sequence[int], alone: Sequence[int]) -> Markup:
+def draw_blocked_bars(names: Sequence[str], blocked: Sequence[int], alone: Sequence[int]) -> Markup:
     """How many objects each limit blocked, in the order of ``names``; ``alone``: nothing else blocked them."""
 
     def draw(figure: Figure) -> None:

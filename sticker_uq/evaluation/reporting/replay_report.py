@@ -13,7 +13,7 @@ from sticker_uq.evaluation.replay.findings import remedy
 from sticker_uq.evaluation.replay.replay import ReplayResult, ReplaySummary
 from sticker_uq.evaluation.replay.tables import Row
 from sticker_uq.evaluation.reporting.cell_report import policy_limits
-from sticker_uq.evaluation.reporting.document import blocked_bars
+from sticker_uq.evaluation.reporting.document import draw_blocked_bars
 from sticker_uq.evaluation.reporting.report import write_report
 from sticker_uq.evaluation.reporting.report_model import (
     Course,
@@ -82,7 +82,7 @@ def replay_report(result: ReplayResult, policy: Policy) -> Report:
         summary_rows=tuple(tally.failures),
         sections=(
             *([_against_labels(summary.labelled)] if summary.labelled is not None else []),
-            *([_compared(result.differences)] if result.differences is not None else []),
+            *([_comparison_section(result.differences)] if result.differences is not None else []),
             *([_limits(result.limits)] if result.limits else []),
         ),
         limits=policy_limits(policy),
@@ -102,7 +102,7 @@ def replay_report(result: ReplayResult, policy: Policy) -> Report:
     )
 
 
-def _compared(found: Differences) -> ReportSection:
+def _comparison_section(found: Differences) -> ReportSection:
     outcomes = Counter((row["outcome"], row["candidate_outcome"]) for row in found.rows)
     classes = Counter(change for row in found.rows for change in row["other_classes"])
     rows = [
@@ -130,7 +130,7 @@ def _compared(found: Differences) -> ReportSection:
 def _limits(rows: Sequence[Row]) -> ReportSection:
     objects = [row for row in rows if row["about"] == "object"]
     columns = ([row[name] for row in objects] for name in ("name", "blocked", "alone"))
-    chart = blocked_bars(*columns) if objects else ""
+    chart = draw_blocked_bars(*columns) if objects else ""
     most = [
         max(same, key=lambda row: (row["alone"], row["blocked"]))
         for about in ("object", "scene")

@@ -317,25 +317,25 @@ def _tail(path: Path) -> tuple[chain.Entry | None, bytes | None]:
     for line in chain.lines_of(path):
         if line.entry is None:
             if torn is not None:
-                raise _damaged(torn, path)
+                raise _damage_error(torn, path)
             torn = line
             continue
         sealed = torn is None or (
             line.entry.kind == chain.SEAL and dict(line.entry.data) == chain.seal_of(torn.raw[:-1])
         )
         if not sealed or (last is not None and line.entry.previous != last.hash):
-            raise _damaged(torn or line, path)
+            raise _damage_error(torn or line, path)
         last, torn = line.entry, None
     if torn is None:
         return last, None
     if torn.complete:  # no crash leaves a whole line that is none
-        raise _damaged(torn, path)
+        raise _damage_error(torn, path)
     if (entry := chain.Entry.parse(torn.raw)) is not None and (last is None or entry.previous == last.hash):
         return entry, b""  # only its line feed is missing
     return last, torn.raw
 
 
-def _damaged(line: chain.Line, path: Path) -> InvalidInput:
+def _damage_error(line: chain.Line, path: Path) -> InvalidInput:
     return InvalidInput(
         f"audit log {path} is damaged at line {line.number}: keep it, look at cell, arm and laptop, and give the supervisor "
         "another folder, which starts held"

@@ -39,7 +39,9 @@ def answer_given(context: StepContext, event: ev.AnswerGiven) -> None:
     stickers = [given.box for given in event.answers if given.removes]
     removed = tuple(r for r in context.state.removed if not any(same_place(r, box) for box in stickers))
     context.set(memory=memory, attempts=(), removed=removed, streak=NO_STREAK, undecided_ns=0)
-    told = Reason.of("request_answered", person=event.person, request=request.request_id, detail=_said(event))
+    told = Reason.of(
+        "request_answered", person=event.person, request=request.request_id, detail=_describe(event)
+    )
     context.log(ev.Severity.INFO, told)
     if event.scene_answer is SceneAnswer.SKIP_LAPTOP:
         context.set(skipped=True)
@@ -87,7 +89,7 @@ def _unusable(given: OperatorAnswer, request: Request, state: GateState) -> Reas
     return None
 
 
-def _said(event: ev.AnswerGiven) -> str:
+def _describe(event: ev.AnswerGiven) -> str:
     said = [given.answer.name for given in event.answers]
     if event.scene_answer is not SceneAnswer.NONE:
         said.append(f"scene {event.scene_answer.name}")

@@ -23,7 +23,7 @@ from sticker_uq.gate.policy.policy_schema import (
     SaliencyLimit,
     Validity,
 )
-from sticker_uq.io.reading import read_yaml, shown
+from sticker_uq.io.reading import read_yaml, show_value
 from sticker_uq.io.setting_fields import Finite, Share, words
 from sticker_uq.scene import (
     METRICS,
@@ -177,4 +177,4 @@ LIMITED_METRICS = tuple(name for name in METRICS if f"max_{name}" in Policy.mode
 
 def _sentence(problem: Any) -> str:
     name = ".".join(map(str, problem["loc"]))
-    return f"{name} = {shown(problem['input'])}: {words(problem, Policy)}" if name else words(problem)
+    return f"{name} = {show_value(problem['input'])}: {words(problem, Policy)}" if name else words(problem)

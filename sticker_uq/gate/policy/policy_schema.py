@@ -209,7 +209,7 @@ class Validity(Section):
         # before the hash of the settings, of which they are a part: they say what is different
         own, other = (self.device, self.precision), (assessment.device_kind, assessment.precision)
         if any(wanted and found and wanted != found for wanted, found in zip(own, other, strict=True)):
-            return _other("policy_other_device", _listed(own), _listed(other))
+            return _other("policy_other_device", _join_words(own), _join_words(other))
         if self.model_hash and assessment.model_hash != self.model_hash:
             return _other("policy_other_weights", self.model_hash[:12], assessment.model_hash[:12])
         if self.settings_hash and assessment.settings_hash != self.settings_hash:
@@ -245,7 +245,7 @@ def _other(code: str, expected: str, found: str) -> Reason:
     return Reason.of(code, expected=expected, found=found)
 
 
-def _listed(words: tuple[str, ...]) -> str:
+def _join_words(words: tuple[str, ...]) -> str:
     return ", ".join(filter(None, words))
 
 

@@ -9,7 +9,7 @@ from typing import Literal
 
 import numpy as np
 
-from sticker_uq.gate.box_overlap import as_box, cover, covered
+from sticker_uq.gate.box_overlap import as_box, cover, covered_share
 from sticker_uq.scene import MONITOR_SIGNAL, ObjectClass, ObservedObject, SceneAssessment
 
 SIGNALS = (
@@ -96,7 +96,7 @@ def object_signals(observed: ObservedObject, scene: SceneAssessment) -> dict[Sig
         "missed_passes": 1.0 - observed.detection_rate,
         "crowding": max(shared, default=0.0),
         "logo_overlap": max((s * p for s, p in zip(shared, logos, strict=True)), default=0.0),
-        "surer_overlap": covered(box, surer),
+        "surer_overlap": covered_share(box, surer),
         "duplicated": float(observed.duplicated),
         "dil": scene_saliency(scene),
         "novelty": observed.novelty,

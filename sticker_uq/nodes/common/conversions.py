@@ -47,7 +47,7 @@ def box_to_msg(box: sc.FloatArray) -> m.Box:
 
 
 def scene_to_msg(scene: sc.SceneAssessment, sequence: int = 0) -> m.SceneAssessment:
-    return filled(
+    return fill_message(
         m.SceneAssessment,
         scene,
         header=header_of(scene.stamp_ns, scene.frame_id),
@@ -66,7 +66,7 @@ def scene_to_msg(scene: sc.SceneAssessment, sequence: int = 0) -> m.SceneAssessm
 
 def image_check_to_msg(check: sc.ImageCheck) -> m.ImageCheck:
     """Raises :class:`InvalidInput` for a stamp that does not fit into the message."""
-    return filled(
+    return fill_message(
         m.ImageCheck,
         check,
         header=header_of(check.stamp_ns, check.frame_id),
@@ -80,33 +80,33 @@ def image_check_to_msg(check: sc.ImageCheck) -> m.ImageCheck:
 
 def _exposure_to_msg(exposure: sc.Exposure | None) -> m.Exposure:
     known = exposure or sc.Exposure(math.nan, math.nan, math.nan)
-    return filled(m.Exposure, known, valid=exposure is not None)
+    return fill_message(m.Exposure, known, valid=exposure is not None)
 
 
 def detections_to_msg(scene: sc.SceneAssessment) -> m.StickerDetectionArray:
-    detections = [filled(m.StickerDetection, o, box=box_to_msg(o.box)) for o in scene.objects]
+    detections = [fill_message(m.StickerDetection, o, box=box_to_msg(o.box)) for o in scene.objects]
     return m.StickerDetectionArray(header=header_of(scene.stamp_ns, scene.frame_id), detections=detections)
 
 
 def uncertainty_to_msg(scene: sc.SceneAssessment) -> m.ImageUncertainty:
-    return filled(
+    return fill_message(
         m.ImageUncertainty,
         scene.uncertainty,
         header=header_of(scene.stamp_ns, scene.frame_id),
-        metrics=filled(m.MetricValues, scene.uncertainty),
+        metrics=fill_message(m.MetricValues, scene.uncertainty),
     )
 
 
 def localization_to_msg(scene: sc.SceneAssessment) -> m.DistinctiveLocalization:
     """All numbers are NaN when the distinctive localization was not computed."""
     localization = scene.localization or sc.Localization(math.nan, math.nan, math.nan, math.nan)
-    return filled(
+    return fill_message(
         m.DistinctiveLocalization,
         localization,
         header=header_of(scene.stamp_ns, scene.frame_id),
         valid=scene.localization is not None,
         unexplained=[
-            filled(m.UnexplainedRegion, region, box=box_to_msg(region.box))
+            fill_message(m.UnexplainedRegion, region, box=box_to_msg(region.box))
             for region in localization.unexplained
         ],
     )
@@ -119,14 +119,14 @@ def reason_to_msg(reason: sc.Reason) -> m.Reason:
         else m.ReasonValue(name=name, number=float(value))
         for name, value in reason.values
     ]
-    message = filled(m.Reason, reason, values=values, text=text_of(reason))
+    message = fill_message(m.Reason, reason, values=values, text=text_of(reason))
     if reason.box is not None:
         message.box = box_to_msg(np.asarray(reason.box))
     return message
 
 
 def verdict_to_msg(verdict: sc.ObjectVerdict, pose: ObjectPose | None = None) -> m.Verdict:
-    return filled(
+    return fill_message(
         m.Verdict,
         verdict,
         object_id=verdict.object.id,
@@ -153,7 +153,7 @@ def pose_to_msg(pose: ObjectPose | None) -> PoseWithCovariance:
 
 def decision_to_msg(decision: sc.SceneDecision, poses: Mapping[int, ObjectPose] = NOWHERE) -> m.SceneDecision:
     """Objects are carried by id, label, box and, where ``poses`` has it by id, pose."""
-    return filled(
+    return fill_message(
         m.SceneDecision,
         decision,
         header=header_of(decision.stamp_ns, decision.frame_id),
@@ -164,7 +164,7 @@ def decision_to_msg(decision: sc.SceneDecision, poses: Mapping[int, ObjectPose] 
 
 
 def _object_to_msg(observed: sc.ObservedObject) -> m.ObservedObject:
-    return filled(
+    return fill_message(
         m.ObservedObject,
         observed,
         box=box_to_msg(observed.box),
@@ -174,8 +174,8 @@ def _object_to_msg(observed: sc.ObservedObject) -> m.ObservedObject:
             m.CornerHull(x=_array("f", hull[:, 0], np.float32), y=_array("f", hull[:, 1], np.float32))
             for hull in observed.corner_hulls
         ],
-        monitors=[filled(m.MonitorScore, one) for one in observed.monitors],
-        metrics=filled(m.MetricValues, observed),
+        monitors=[fill_message(m.MonitorScore, one) for one in observed.monitors],
+        metrics=fill_message(m.MetricValues, observed),
     )
 
 
@@ -185,7 +185,7 @@ _PLAIN = {"boolean": bool, "string": str, "float": float, "double": float} | {
 """What a plain field of a message is made of, by its type."""
 
 
-def filled(kind: type[M], source: object, **others: Any) -> M:
+def fill_message(kind: type[M], source: object, **others: Any) -> M:
     """A message with the fields ``others`` and the plain fields that ``source`` has by the same name."""
     for name, type_ in kind.get_fields_and_field_types().items():  # type: ignore[attr-defined]
         if name not in others and type_ in _PLAIN and hasattr(source, name):

@@ -166,7 +166,7 @@ class ManagedNode(LifecycleNode, Generic[M]):
         try:
             self._release()
         except Exception as error:  # noqa: BLE001 - the node is destroyed all the same
-            self.get_logger().error(f"something could not be released: {_named(error)}")
+            self.get_logger().error(f"something could not be released: {_name_of(error)}")
         super().destroy_node()
         # rclpy does not destroy it, which would keep the participant of a context that was shut down
         self._state_machine.destroy_when_not_in_use()
@@ -202,7 +202,7 @@ class ManagedNode(LifecycleNode, Generic[M]):
         try:
             self._release()
         except Exception as error:  # noqa: BLE001 - the rest must be undone; the failure that led here stays told
-            self.get_logger().error(f"something could not be released: {_named(error)}")
+            self.get_logger().error(f"something could not be released: {_name_of(error)}")
         super().on_deactivate(state)
         return TransitionCallbackReturn.SUCCESS
 
@@ -225,7 +225,7 @@ class ManagedNode(LifecycleNode, Generic[M]):
             return self._failed(name, str(error), TransitionCallbackReturn.FAILURE)
         except Exception as error:  # noqa: BLE001 - rclpy would swallow it
             self.get_logger().debug(traceback.format_exc())
-            return self._failed(name, _named(error), TransitionCallbackReturn.ERROR)
+            return self._failed(name, _name_of(error), TransitionCallbackReturn.ERROR)
         self.last_failure = ""
         self.get_logger().info(f"{name}: done")
         return TransitionCallbackReturn.SUCCESS
@@ -241,7 +241,7 @@ class ManagedNode(LifecycleNode, Generic[M]):
             self.settings_changed(old, new)
         except Exception as error:  # noqa: BLE001 - a failing change of a parameter must not end the node
             self.get_logger().debug(traceback.format_exc())
-            self.get_logger().error(f"changed parameters could not be applied: {_named(error)}")
+            self.get_logger().error(f"changed parameters could not be applied: {_name_of(error)}")
 
     def _report_lifecycle(self) -> PartReport:
         level = Level.ERROR if self.last_failure else Level.OK if self.is_active else Level.WARN
@@ -348,7 +348,7 @@ def _run(
         node = factory()
     except Exception as error:  # noqa: BLE001 - whatever it is, it is told in one line
         rclpy.logging.get_logger("sticker_uq").debug(traceback.format_exc())
-        print(f"the node could not be started: {_named(error)}", file=sys.stderr)
+        print(f"the node could not be started: {_name_of(error)}", file=sys.stderr)
         return 1
     logger = node.get_logger()
     logger.info(f"{node.get_fully_qualified_name()} starts; {NOT_A_SAFETY_FUNCTION}")
@@ -371,7 +371,7 @@ def _run(
         return 0
     except Exception as error:  # noqa: BLE001 - the process ends loudly, in one line
         logger.debug(traceback.format_exc())
-        logger.fatal(f"a callback failed, giving up: {_named(error)}")
+        logger.fatal(f"a callback failed, giving up: {_name_of(error)}")
         return 1
     finally:
         if isinstance(node, ManagedNode):
@@ -384,5 +384,5 @@ def _run(
             node.watchdog.end()
 
 
-def _named(error: Exception) -> str:
+def _name_of(error: Exception) -> str:
     return str(error) if isinstance(error, InvalidInput) else f"{type(error).__name__}: {error}"

@@ -24,7 +24,7 @@ from rclpy.parameter import Parameter
 
 from sticker_uq.cell.processes import NODES, check_parameter_file
 from sticker_uq.io.parameter_files import is_shared, matches, read_sections
-from sticker_uq.io.setting_fields import expectation, kind_of, limits_of, refusal, validated
+from sticker_uq.io.setting_fields import expectation, kind_of, limits_of, refusal, validate
 from sticker_uq.scene import InvalidInput
 
 M = TypeVar("M", bound=BaseModel)
@@ -77,7 +77,11 @@ class SettingsParameters(Generic[M]):
 
     def read(self) -> M:
         """Raises :class:`InvalidInput` naming every parameter that is unknown or has an invalid value, and what was expected."""
-        problems = [*self._bad_overrides.values(), *unknown_overrides(self._node), *_misplaced(self._node)]
+        problems = [
+            *self._bad_overrides.values(),
+            *unknown_overrides(self._node),
+            *_find_misplaced(self._node),
+        ]
         if problems:
             raise InvalidInput("; ".join(problems))
         self._current = self._build({})
@@ -88,14 +92,14 @@ class SettingsParameters(Generic[M]):
         value = info.get_default(call_default_factory=True)
         if override is not None:
             try:
-                value = _checked(name, info, override.value)
+                value = _check_value(name, info, override.value)
             except InvalidInput as error:
                 self._bad_overrides[name] = str(error)
         self._node.declare_parameter(name, value, _descriptor(info), ignore_override=True)
 
     def _build(self, changes: dict[str, Any]) -> M:
         values = {name: self._node.get_parameter(name).value for name in self._model.model_fields}
-        return validated(self._model, values | changes)
+        return validate(self._model, values | changes)
 
     def _widen(self, parameters: Sequence[Parameter]) -> list[Parameter]:
         """Converts integers to floats where floats are expected; YAML and ``ros2 param set`` write 1 for 1.0."""
@@ -158,7 +162,7 @@ def _sections() -> list[tuple[str, dict[str, Any]]]:
     return [section for file in _FILES for section in read_sections(file)]
 
 
-def _misplaced(node: Node) -> list[str]:
+def _find_misplaced(node: Node) -> list[str]:
     """One sentence for each parameter file with a section that matches no node, or only a ``node`` of another namespace."""
     name, full = node.get_name(), node.get_fully_qualified_name()
     problems = []
@@ -173,7 +177,7 @@ def _misplaced(node: Node) -> list[str]:
     return problems
 
 
-def _checked(name: str, info: FieldInfo, value: Any) -> Any:
+def _check_value(name: str, info: FieldInfo, value: Any) -> Any:
     kind = kind_of(info)
     if kind is float and type(value) is int:
         value = float(value)

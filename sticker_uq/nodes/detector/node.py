@@ -163,7 +163,7 @@ class DetectorNode(ManagedNode[DetectorNodeSettings]):
     def configure(self) -> None:
         topics = ("image", *more_topics(self.settings.more_image_topics))
         self._check_scene_topics(topics)
-        self.perception = self._loaded(self.settings.part(PerceptionSettings))
+        self.perception = self._load_perception(self.settings.part(PerceptionSettings))
         self.while_configured.callback(setattr, self, "perception", None)
         self.while_configured.callback(setattr, self, "feeds", ())
         self.feeds = tuple(CameraFeed(self, topic, self.managed_publisher) for topic in topics)
@@ -195,7 +195,7 @@ class DetectorNode(ManagedNode[DetectorNodeSettings]):
             return f"{name} cannot be changed while {self.get_name()} is configured: clean it up first"
         return super().reason_for_lock(name)
 
-    def _loaded(self, settings: PerceptionSettings) -> Perception:
+    def _load_perception(self, settings: PerceptionSettings) -> Perception:
         logger = self.get_logger()
         logger.info(f"loading {settings.model} ({settings.weights or 'packaged weights'})")
         start = time.perf_counter()

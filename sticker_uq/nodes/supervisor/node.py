@@ -22,7 +22,7 @@ from sticker_uq.cell.supervisor_settings import (
     PoseSettings,
     StopSettings,
     SupervisorNodeSettings,
-    unproved,
+    why_unproved,
 )
 from sticker_uq.gate import AssumptionSettings, BlockReason, GateController, GateSettings
 from sticker_uq.gate import events as ev
@@ -190,8 +190,8 @@ class SupervisorNode(ManagedNode[SupervisorNodeSettings]):
         if wanted != (self.core.policy, self.core.settings, self.core.watch.settings):
             self.core.configure(*wanted)
             self.get_logger().info(f"policy {outputs.policy_line(policy)}")
-        self._impede(BlockReason.UNCALIBRATED, settings.uncalibrated(policy))
-        if settings.allow_uncalibrated and unproved(policy) is not None:
+        self._impede(BlockReason.UNCALIBRATED, settings.why_uncalibrated(policy))
+        if settings.allow_uncalibrated and why_unproved(policy) is not None:
             proved = policy.guarantee is not None
             lack = "that releases in unfamiliar scenes, too" if proved else "without a guarantee"
             self.get_logger().warning(f"allow_uncalibrated: the gate may open on a policy {lack}")

@@ -32,7 +32,7 @@ from sticker_uq.messages import gate_text, text_of, texts_of
 from sticker_uq.nodes.common.conversions import (
     box_to_msg,
     decision_to_msg,
-    filled,
+    fill_message,
     header_of,
     ns_to_stamp,
     pose_to_msg,
@@ -137,7 +137,7 @@ class SupervisorOutputs:
     def gate(self, gate: GateState, policy_hash: str, now_ns: int) -> None:
         self.sequence += 1
         permit = gate.permit if gate.open else None
-        message = filled(
+        message = fill_message(
             m.GateState,
             gate,
             open=permit is not None,
@@ -178,7 +178,7 @@ class SupervisorOutputs:
         self._monitor_drift.publish(Float64(data=evidence))
 
     def request(self, request: OpenIntervention) -> None:
-        message = filled(
+        message = fill_message(
             m.InterventionRequest,
             request,
             header=header_of(request.stamp_ns, request.frame_id),
@@ -194,12 +194,12 @@ class SupervisorOutputs:
     def answer(self, given: ResolveIntervention.Request, workpiece: str, frame_id: str, now_ns: int) -> None:
         about = {"header": header_of(now_ns, frame_id), "workpiece_id": workpiece}
         places = {"answers": given.answers, "not_stickers": given.not_stickers}
-        self._answer.publish(filled(m.InterventionAnswer, given, **about, **places))
+        self._answer.publish(fill_message(m.InterventionAnswer, given, **about, **places))
 
     def done(self, done: DeclareDone) -> None:
         result = m.WorkpieceDone.RESULT_CLEAN if done.clean else m.WorkpieceDone.RESULT_LEFT_TO_OPERATOR
         header, reason = header_of(done.stamp_ns, done.frame_id), reason_to_msg(done.reason)
-        self._done.publish(filled(m.WorkpieceDone, done, header=header, result=result, reason=reason))
+        self._done.publish(fill_message(m.WorkpieceDone, done, header=header, result=result, reason=reason))
 
 
 COUNTS = ("scenes", "unreadable_scenes", "permits", "removals", "removals_failed", "requests")

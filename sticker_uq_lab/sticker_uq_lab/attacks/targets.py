@@ -89,7 +89,7 @@ class ProposalView:
         rpn = copy.copy(model.rpn)  # shares the weights; the model's own settings stay as they are
         rpn.nms_thresh = PROPOSAL_NMS
         rpn._post_nms_top_n = dict.fromkeys(model.rpn._post_nms_top_n, MOST_TARGETS)
-        proposals, _ = rpn(features.image_list(len(maps[0])), _named(model, maps))
+        proposals, _ = rpn(features.image_list(len(maps[0])), _name_maps(model, maps))
         probabilities = _proposal_outputs(model, features, maps, proposals).probabilities
         return proposals, probabilities.split([len(p) for p in proposals])
 
@@ -112,13 +112,13 @@ def _proposal_outputs(
 ) -> TargetOutputs:
     heads = model.roi_heads
     sizes = [features.resized] * len(proposals)
-    pooled = heads.box_roi_pool(_named(model, maps), proposals, sizes)
+    pooled = heads.box_roi_pool(_name_maps(model, maps), proposals, sizes)
     logits, _ = heads.box_predictor(heads.box_head(pooled))
     check_finite(logits)
     return _softmax_outputs(logits)
 
 
-def _named(model: Any, maps: list[Tensor]) -> dict[str, Tensor]:
+def _name_maps(model: Any, maps: list[Tensor]) -> dict[str, Tensor]:
     return dict(zip([*model.roi_heads.box_roi_pool.featmap_names, "pool"], maps, strict=True))
 
 

@@ -14,19 +14,19 @@ import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from sticker_uq.cli import option
-from sticker_uq.cli.options import Topic, checked, field_options, output_file, output_folder
+from sticker_uq.cli.options import Topic, check_settings, field_options, output_file, output_folder
 from sticker_uq.cli.terminal import counting, tell_of_source
 from sticker_uq.detection.settings import DetectorSettings
-from sticker_uq.evaluation.executors import mapped
+from sticker_uq.evaluation.executors import map_over
 from sticker_uq.io.coco import EncodedScene, check_new_dataset, encode_picture, read_coco, write_coco
 from sticker_uq.io.files import whole_folder, write_file
 from sticker_uq.io.images import read_image_file
-from sticker_uq.io.labelled_images import recorded_workpieces
+from sticker_uq.io.labelled_images import read_workpieces
 from sticker_uq.io.sources import open_source
 from sticker_uq.scene import InvalidInput
 from sticker_uq_lab.cli import dataset_check, dataset_generate, dataset_import, dataset_prelabel
 from sticker_uq_lab.datasets.abnormal import CASES, CLEAN, EXPOSURE, abnormal_scenes
-from sticker_uq_lab.datasets.frames import chosen_frames, file_name
+from sticker_uq_lab.datasets.frames import choose_frames, file_name
 from sticker_uq_lab.datasets.from_audit import BY_PERSON, AnsweredCase, answered_cases, encoded
 from sticker_uq_lab.datasets.prompts import PACKAGED_TEMPLATE, PromptTemplate, write_prompts
 from sticker_uq_lab.rendering import encode_scene
@@ -73,7 +73,7 @@ def render(
     if limits and not limits[0] <= limits[1] <= most:
         raise InvalidInput(f"--stickers {stickers}: expected MIN <= MAX <= {most}")
     make = partial(_make, size=(width, height), limits=limits, image_format=image_format, profile=profile)
-    scenes = mapped(make, range(seed, seed + count), jobs, chunksize=4)
+    scenes = map_over(make, range(seed, seed + count), jobs, chunksize=4)
     with counting() as bar, closing(scenes):
         task = bar.add_task("rendering", total=count)
         write_coco(out, scenes, progress=lambda done: bar.update(task, completed=done))
@@ -126,7 +126,7 @@ def close_ups(
     from sticker_uq_lab.datasets.close_ups import close_up_scenes
 
     items = read_coco(data)
-    detector = load_detector(checked(DetectorSettings, detector_values))
+    detector = load_detector(check_settings(DetectorSettings, detector_values))
     with counting() as bar:
         task = bar.add_task("close-ups", total=len(items))
         scenes = close_up_scenes(items, detector, seed, image_format)
@@ -154,7 +154,7 @@ def patch(
 
     if out.suffix.lower() != ".png":
         raise InvalidInput(f"--out {out}: expected a file that ends in .png")
-    settings = checked(DetectorSettings, detector_values)
+    settings = check_settings(DetectorSettings, detector_values)
     items, detector = read_coco(data), load_detector(settings)
     loss_column = TextColumn("{task.fields[loss]:.3f}")
     with Progress(TextColumn("attacking"), BarColumn(), MofNCompleteColumn(), loss_column) as bar:
@@ -207,10 +207,10 @@ def frames(
     source = open_source(recording, topic)
     if not source.continuous:
         raise InvalidInput(f"{recording}: is no recording or video; its pictures can be labelled as they are")
-    workpieces = recorded_workpieces(recording) if source.topic else ()
+    workpieces = read_workpieces(recording) if source.topic else ()
     read = unreadable = written = 0
     with whole_folder(out) as folder:
-        for picture, chosen in chosen_frames(source, every, min_motion):
+        for picture, chosen in choose_frames(source, every, min_motion):
             read += 1
             unreadable += picture.image is None
             if picture.image is None or not chosen:
@@ -255,7 +255,7 @@ def from_audit(
                 left_out[case.problem] += 1
                 continue
             said.update(box.source for box in case.boxes)
-            yield _answered(number, case)
+            yield _encode_answered(number, case)
 
     lost: list[bool] = []
     check_new_dataset(out)
@@ -275,7 +275,7 @@ def from_audit(
         raise typer.Exit(1)
 
 
-def _answered(number: int, case: AnsweredCase) -> EncodedScene:
+def _encode_answered(number: int, case: AnsweredCase) -> EncodedScene:
     assert case.picture is not None
     question = case.question
     about = {

@@ -11,7 +11,7 @@ import typer
 from rich.table import Table
 
 from sticker_uq.cli import option
-from sticker_uq.cli.options import checked, field_options, output_file
+from sticker_uq.cli.options import check_settings, field_options, output_file
 from sticker_uq.cli.terminal import counting, list_lines, output
 from sticker_uq.detection.settings import DetectorSettings
 from sticker_uq.io.coco import LabelledImage, label_counts, load_annotations, read_coco
@@ -48,7 +48,7 @@ def command(
     """
     if not 0 <= near <= 32:
         raise InvalidInput(f"--near {near}: expected 0 to 32")
-    settings = checked(DetectorSettings, detector_values)
+    settings = check_settings(DetectorSettings, detector_values)
     items = read_coco(data, crowd=True)
     others = read_coco(against, crowd=True) if against is not None else []
     with counting(transient=True) as bar:

@@ -144,7 +144,7 @@ def command(
         typer.echo(printable(line))
     output().print(_table(out, data, parts))
     compared = _compared(data) if compare else []
-    for line in (*compared, *_frames(data, parts), *_unbalanced(data, parts), *_provable(out, parts)):
+    for line in (*compared, *_frames(data, parts), *_find_unbalanced(data, parts), *_provable(out, parts)):
         typer.echo(line, err=True)
     typer.echo(f"classes, copies and changes are in {out / importing.RECORD}")
     typer.echo(f"look at {out / importing.SHEET}: 16 pictures with their boxes and classes, the oddest first")
@@ -251,7 +251,7 @@ def _frames(data: importing.Grouped, parts: Mapping[str, Sequence[int]]) -> list
     return [printable(line) for line in found]
 
 
-def _unbalanced(data: importing.Grouped, parts: Mapping[str, Sequence[int]]) -> list[str]:
+def _find_unbalanced(data: importing.Grouped, parts: Mapping[str, Sequence[int]]) -> list[str]:
     """One line for each part in which pictures without a sticker are half or twice as frequent as in all."""
     clean = [not one.labelled.shows_sticker for one in data.pictures]
     share = sum(clean) / len(clean)

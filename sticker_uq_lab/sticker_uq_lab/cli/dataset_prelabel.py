@@ -11,7 +11,7 @@ import numpy as np
 import typer
 
 from sticker_uq.cli import option
-from sticker_uq.cli.options import Topic, checked, field_options, loaded_bundle, output_folder
+from sticker_uq.cli.options import Topic, check_settings, field_options, load_bundle, output_folder
 from sticker_uq.cli.terminal import counting, tell_of_source
 from sticker_uq.detection.settings import DetectorSettings
 from sticker_uq.io.coco import EncodedScene, encode_picture, read_coco, read_picture, write_coco
@@ -59,9 +59,9 @@ def command(
     # only this command needs torch
     from sticker_uq.detection import StochasticDetector, load_detector
 
-    chosen = loaded_bundle(bundle, detector_values, None)
+    chosen = load_bundle(bundle, detector_values, None)
     source = open_source(pool, topic)
-    settings = checked(DetectorSettings, detector_values)
+    settings = check_settings(DetectorSettings, detector_values)
     if chosen is not None:
         settings = chosen.settings(PerceptionSettings(device=settings.device))
     elif not settings.weights:

@@ -22,14 +22,14 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from sticker_uq.cell.processes import CellOptions, ProcessSpec, cell_processes, check_parameter_file
 from sticker_uq.cell.runner import ProcessGroup
-from sticker_uq.cell.transport import free_domain, taken
+from sticker_uq.cell.transport import free_domain, is_taken
 from sticker_uq.cli import option
 from sticker_uq.cli.options import Overwrite, output_folder
 from sticker_uq.cli.terminal import figures, output
 from sticker_uq.gate import Policy
 from sticker_uq.io import files
 from sticker_uq.io.parameter_files import read_parameters
-from sticker_uq.io.setting_fields import validated
+from sticker_uq.io.setting_fields import validate
 from sticker_uq.io.share import share_folder
 from sticker_uq_lab.cli.demo_report import (
     ANIMATION,
@@ -135,7 +135,7 @@ def command(
     limits = Policy.load(policy_file)  # reports an invalid policy before anything is removed or started
     if params is not None:
         check_parameter_file(params)
-    if domain is not None and taken(domain):
+    if domain is not None and is_taken(domain):
         raise typer.BadParameter(
             f"{domain}: somebody on this machine is in this ROS domain, whose arm would obey the demo's gate; "
             "name another one, or none",
@@ -237,14 +237,14 @@ def _free_port() -> int:
 
 def _simulation(params: Path | None, seed: int, laptops: int) -> SimulationSettings:
     given = _given(params, "cell_sim", SimulationSettings).model_dump(exclude_unset=True)
-    return validated(SimulationSettings, given | {"seed": seed, "laptops": laptops, "hard": True})
+    return validate(SimulationSettings, given | {"seed": seed, "laptops": laptops, "hard": True})
 
 
 def _given(params: Path | None, node: str, settings: type[Settings]) -> Settings:
     """The settings of ``node`` that the parameter file has."""
     fields = settings.model_fields
     given = read_parameters(params, node, fields) if params is not None else {}
-    return validated(settings, {name: given[name] for name in fields if name in given})
+    return validate(settings, {name: given[name] for name in fields if name in given})
 
 
 def _peel_by_score(
@@ -361,7 +361,7 @@ def _run(
             if node == "cell_sim":
                 done = _finished(out)
                 for record in done[told:]:
-                    bar.console.print(_told(record))
+                    bar.console.print(_tell(record))
                 told = len(done)
                 bar.update(task, completed=told)
 
@@ -377,6 +377,6 @@ def _run(
     ) else f"the node {name} ended with exit code {code}", done_count
 
 
-def _told(record: LaptopRecord) -> str:
+def _tell(record: LaptopRecord) -> str:
     wrong = f", [bold red]{record.wrong} wrongly touched[/]" if record.wrong else ""
     return f"{record.workpiece_id} ({record.condition}): {record.removed} of {record.stickers} stickers peeled{wrong}"

@@ -9,7 +9,7 @@ import pandas as pd
 import typer
 
 from sticker_uq.cli import option
-from sticker_uq.cli.options import checked, field_options, output_file, output_folder
+from sticker_uq.cli.options import check_settings, field_options, output_file, output_folder
 from sticker_uq.cli.terminal import counting, stage_bars
 from sticker_uq.detection.detector import StochasticDetector, load_detector
 from sticker_uq.detection.names import MODEL_NAMES
@@ -72,7 +72,7 @@ def study(
         if len(given) != len(models):
             raise InvalidInput(f"{len(given)} {name} for {len(models)} --model: expected one for each")
     chosen = [
-        checked(DetectorSettings, {"model": name, "weights": file, **detector_values})
+        check_settings(DetectorSettings, {"model": name, "weights": file, **detector_values})
         for name, file in zip(models, files, strict=True)
     ]
     if ensemble and (len(chosen) > 1 or len(ensemble) < 2):
@@ -123,7 +123,7 @@ def learn(
     """
     if epochs is not None and epochs < (0 if start else 1):
         raise InvalidInput(f"--epochs {epochs}: expected 1 or more, or 0 with --start")
-    settings = checked(DetectorSettings, detector_values)
+    settings = check_settings(DetectorSettings, detector_values)
     pictures = [item for folder in data for item in read_coco(folder)]
     check_objects(pictures, ", ".join(map(str, data)))
     detector, seed = load_detector(settings), settings.seed

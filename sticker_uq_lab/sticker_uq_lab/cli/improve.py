@@ -10,7 +10,7 @@ from sticker_uq.calibration.fitting import Levels
 from sticker_uq.cell.bundle import BUNDLE_FILES, Bundle, create_bundle
 from sticker_uq.cli import option
 from sticker_uq.cli.bundle import promise_of
-from sticker_uq.cli.options import Delta, Jobs, Overwrite, Topic, checked, field_options, output_folder
+from sticker_uq.cli.options import Delta, Jobs, Overwrite, Topic, check_settings, field_options, output_folder
 from sticker_uq.cli.terminal import command_line, step_line
 from sticker_uq.gate import Policy
 from sticker_uq.io.files import check_result_folder, write_file
@@ -93,7 +93,7 @@ def command(
     steps = Steps(work, step_line, f"--work {work}")
     resumable("the same call resumes", steps.work)
     rendered = [work / EXPOSURE if str(one) == PACKAGED else one for one in exposure or [Path(PACKAGED)]]
-    settings = checked(
+    settings = check_settings(
         ImproveSettings,
         {
             **asked,
@@ -112,7 +112,7 @@ def command(
             "command": command_line(),
         },
     )
-    checked(TrainSettings, {**training, "data": (work,), "out": work})
+    check_settings(TrainSettings, {**training, "data": (work,), "out": work})
     with steps.alone(), stage_bars_until_stopped() as (progress, stop):
 
         def render() -> None:

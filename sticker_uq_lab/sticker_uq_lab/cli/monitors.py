@@ -14,7 +14,7 @@ from rich.table import Table
 from sticker_uq.calibration.panel import DEFAULT, Labelled, fit_panel
 from sticker_uq.cell.node_settings import NODE_ONLY
 from sticker_uq.cli import option
-from sticker_uq.cli.options import checked, field_options, output_file, output_folder, settings_options
+from sticker_uq.cli.options import check_settings, field_options, output_file, output_folder, settings_options
 from sticker_uq.cli.terminal import command_line, output
 from sticker_uq.evaluation.metrics.quality import vectors_table
 from sticker_uq.evaluation.metrics.statistics import clopper_pearson
@@ -76,9 +76,9 @@ def fit(
     """
     if settings.panel:
         raise InvalidInput(f"--panel {settings.panel}: expected none, because a panel is fitted")
-    fitting = _labelled(data)
+    fitting = _read_labelled(data)
     if calibration is not None:
-        calibrating = _labelled(calibration)
+        calibrating = _read_labelled(calibration)
     else:
         order = np.random.default_rng(settings.seed).permutation(len(fitting))
         parts = np.split(order, [round(_FITTING * len(fitting))])
@@ -123,7 +123,7 @@ def study(
 
     Measurements are kept in --out, from which the same study resumes.
     """
-    settings = checked(
+    settings = check_settings(
         classifier_study.MonitorStudySettings, {**values, "architectures": tuple(dict.fromkeys(architecture))}
     )
     material = materials.study_material() if data == "cell" else _material(data, invalid)
@@ -230,7 +230,7 @@ def _material(data: str, invalid: Path | None = None) -> materials.Material:
     return materials.coco_material(Path(data))
 
 
-def _labelled(folder: Path) -> Sequence[Labelled]:
+def _read_labelled(folder: Path) -> Sequence[Labelled]:
     items = read_coco(folder)
     check_objects(items, str(folder))
     shares = sticker_fractions(folder, items)

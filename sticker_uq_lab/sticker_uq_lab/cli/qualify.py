@@ -76,9 +76,9 @@ def command(
     """
     check_result_folder(out, BUNDLE_FILES, f"--out {out}", overwrite)
     work = work_folder(work, out, "bundle")
-    options.checked(TrainSettings, {**training, "data": (data,), "out": work})
+    options.check_settings(TrainSettings, {**training, "data": (data,), "out": work})
     supervisor = options.supervisor_parameters(params)
-    settings = options.checked(
+    settings = options.check_settings(
         QualifySettings,
         asked
         | ({"robustness_images": 0} if no_robustness else {})

@@ -9,7 +9,7 @@ import typer
 from rich.markdown import Markdown
 
 from sticker_uq.cli import option
-from sticker_uq.cli.options import RayAddress, checked, field_options, numbers, output_folder
+from sticker_uq.cli.options import RayAddress, check_settings, field_options, numbers, output_folder
 from sticker_uq.cli.terminal import output, stage_bars
 from sticker_uq.detection.settings import DetectorSettings
 from sticker_uq.evaluation.reporting.document import Block, as_markdown, write_tables
@@ -110,9 +110,9 @@ def run(
     values |= {
         "models": tuple(map(study_plan.ModelChoice.parse, model or _QUICK_MODELS[:1])),
         "datasets": tuple(map(study_plan.StudyData.parse, data)),
-        "attack": checked(study_plan.DagSettings, attack),
+        "attack": check_settings(study_plan.DagSettings, attack),
     }
-    settings = checked(study_plan.StudySettings, values)
+    settings = check_settings(study_plan.StudySettings, values)
     resumable("the same call resumes", out)
     with stage_bars() as advance, executor(jobs, ray_address) as execute:
         study = run_study(settings, out, execute, advance)

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from sticker_uq.cli import option
-from sticker_uq.cli.options import checked, field_options, numbers, output_folder
+from sticker_uq.cli.options import check_settings, field_options, numbers, output_folder
 from sticker_uq.cli.terminal import LOG_EVERY, command_line, output, stage_bars
 from sticker_uq.io.coco import ANNOTATIONS, write_coco
 from sticker_uq.io.files import check_output_folder
@@ -57,7 +57,7 @@ def command(
 ) -> None:
     """Train a detector on a COCO folder with the classes logo and sticker. Ctrl-C keeps the state for --resume."""
     out = out or Path("out") / "train" / str(values["model"])
-    settings = checked(
+    settings = check_settings(
         TrainSettings,
         {
             **values,
@@ -75,7 +75,7 @@ def command(
     if out / EXPOSURE in settings.exposure:
         render_exposure(out / EXPOSURE, console.print)
     resumable(f"--resume continues from {out / STATE}", out / STATE)
-    with _shown(console) as (on_step, on_epoch), stop_on_signal() as stop:
+    with _show_progress(console) as (on_step, on_epoch), stop_on_signal() as stop:
         finished = train(
             settings,
             resume=resume,
@@ -104,7 +104,9 @@ def render_exposure(
 
 
 @contextmanager
-def _shown(console: Console) -> Iterator[tuple[Callable[[Step], None], Callable[[EpochResult], None]]]:
+def _show_progress(
+    console: Console,
+) -> Iterator[tuple[Callable[[Step], None], Callable[[EpochResult], None]]]:
     """Callbacks that show one line per epoch, and in a terminal a progress bar, elsewhere a line every half minute."""
     columns = (
         TextColumn("epoch {task.fields[epoch]}"),

@@ -158,7 +158,7 @@ def disc_kernel(diameter: float) -> Floats:
 _HAZE = 0.35  # share of the light behind dirt that comes from the whole scene
 
 
-def _smeared(picture: LabelledPicture, kernel: Floats) -> LabelledPicture:
+def _smear(picture: LabelledPicture, kernel: Floats) -> LabelledPicture:
     # Blur is linear in light, not in grey levels.
     blurred = cv2.filter2D(linear(picture.image), -1, kernel, borderType=cv2.BORDER_REFLECT_101)
     return picture.with_image(grey_levels(blurred))
@@ -173,12 +173,12 @@ def _smeared(picture: LabelledPicture, kernel: Floats) -> LabelledPicture:
 )
 def motion_blur(picture: LabelledPicture, strength: float, rng: Rng) -> LabelledPicture:
     """Uniform motion of laptop or camera in any direction; boxes are those at half time."""
-    return _smeared(picture, motion_kernel(strength, rng.uniform(0, 180)))
+    return _smear(picture, motion_kernel(strength, rng.uniform(0, 180)))
 
 
 @transformation("px", "diameter of the blur circle", LENS, (2, 4, 7, 11, 18, 30), (0, 150))
 def defocus(picture: LabelledPicture, strength: float, rng: Rng) -> LabelledPicture:
-    return _smeared(picture, disc_kernel(strength))
+    return _smear(picture, disc_kernel(strength))
 
 
 @transformation(

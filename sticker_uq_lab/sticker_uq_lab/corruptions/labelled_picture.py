@@ -105,7 +105,7 @@ class LabelledPicture:
             hidden=np.sort(np.concatenate([self.hidden, self.origin[~kept]])),
         )
 
-    def warped(self, matrix: Points, image: Image) -> Self:
+    def warp(self, matrix: Points, image: Image) -> Self:
         """The objects follow the projective map `matrix` (3, 3) of continuous coordinates to the warped `image`.
 
         A box becomes the upright box around the mapped outline, cut at the border of the picture. Without shapes the outline is

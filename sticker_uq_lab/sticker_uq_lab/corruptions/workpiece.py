@@ -60,7 +60,7 @@ def tilt_matrix(angle: float, axis: float, field_of_view: float, size: tuple[int
 @transformation("degrees", "angle in the picture, to either side", POSE, (2, 5, 10, 15, 25, 45), (0, 180))
 def rotation(picture: LabelledPicture, strength: float, rng: Rng) -> LabelledPicture:
     matrix = rotation_matrix(strength if rng.random() < 0.5 else -strength, picture.size)
-    return picture.warped(matrix, warp_image(picture.image, matrix))
+    return picture.warp(matrix, warp_image(picture.image, matrix))
 
 
 @transformation(
@@ -69,7 +69,7 @@ def rotation(picture: LabelledPicture, strength: float, rng: Rng) -> LabelledPic
 def tilt(picture: LabelledPicture, strength: float, rng: Rng) -> LabelledPicture:
     """Tilt the camera or the laptop to any side."""
     matrix = tilt_matrix(strength, rng.uniform(0, 360), _FIELD_OF_VIEW, picture.size)
-    return picture.warped(matrix, warp_image(picture.image, matrix))
+    return picture.warp(matrix, warp_image(picture.image, matrix))
 
 
 _LARGEST = 0.4  # highest length of a finger, in widths of the picture
@@ -82,7 +82,7 @@ _TOOLS: dict[str, tuple[Callable[[Pen, Colour], None], tuple[Colour, ...]]] = {
 _ANY = ("gripper", "hand")  # what the arm and the operator move over the laptop; cables are asked for by name
 
 
-def _painted(
+def _paint(
     tool: str, colour: Colour, size: tuple[int, int], tip: tuple[float, float], unit: float, turn: float
 ) -> tuple[Image, Image]:
     """The tool (H, W, 3) and its coverage (H, W), its tip at `tip`, its arm leaving in direction `turn` (radians)."""
@@ -119,8 +119,8 @@ def occlusion(picture: LabelledPicture, strength: float, rng: Rng, tool: str = "
     turn = rng.uniform(0, 2 * math.pi)
     if strength == 0:
         return picture
-    unit, tip = _fitted(strength / 100, kind, colour, picture.size, tip, turn)
-    inks, cover = _painted(kind, colour, picture.size, tip, unit, turn)
+    unit, tip = _fit(strength / 100, kind, colour, picture.size, tip, turn)
+    inks, cover = _paint(kind, colour, picture.size, tip, unit, turn)
     solid = cover.astype(np.float32)[:, :, None] / 255
     offset = max(1, round(unit * 0.12))
     shadow = cv2.GaussianBlur(np.roll(cover, (offset, offset), (0, 1)), (0, 0), max(1.0, unit * 0.12))
@@ -131,7 +131,7 @@ def occlusion(picture: LabelledPicture, strength: float, rng: Rng, tool: str = "
     return picture.covered((cover > 127).astype(np.uint8), image)
 
 
-def _fitted(
+def _fit(
     share: float, kind: str, colour: Colour, size: tuple[int, int], aim: tuple[float, float], turn: float
 ) -> tuple[float, tuple[float, float]]:
     """Length of a finger and place of its tip, px, with which the tool covers `share` of a picture, by bisection on a small one.
@@ -150,7 +150,7 @@ def _fitted(
     for _ in range(12):
         middle = (low + high) / 2
         unit, (x, y) = at(middle)
-        _, cover = _painted(kind, colour, small, (x * shrink, y * shrink), unit * shrink, turn)
+        _, cover = _paint(kind, colour, small, (x * shrink, y * shrink), unit * shrink, turn)
         low, high = (middle, high) if (cover > 127).mean() < share else (low, middle)
     return at((low + high) / 2)
 
@@ -160,7 +160,7 @@ _TRIES = 40
 _SHARE_OF_ONE = 0.012  # approximate share of the laptop that one residue covers
 
 
-def _rendered(picture: LabelledPicture, before: SceneSpec, after: SceneSpec) -> LabelledPicture:
+def _render(picture: LabelledPicture, before: SceneSpec, after: SceneSpec) -> LabelledPicture:
     """`picture` with the pixels that differ between two scenes replaced."""
     size = picture.size
     old, new = render(before, size), render(after, size)
@@ -181,7 +181,7 @@ def unknown_make(picture: LabelledPicture, strength: float, rng: Rng) -> Labelle
     make = len(BRANDS) + int(rng.integers(2**20))
     if picture.scene is None:
         return _pasted_make(picture, strength, make)
-    return _rendered(picture, picture.scene, _of_make(picture.scene, make, strength, rng))
+    return _render(picture, picture.scene, _of_make(picture.scene, make, strength, rng))
 
 
 def _of_make(scene: SceneSpec, make: int, contrast: float, rng: Rng) -> SceneSpec:
@@ -251,7 +251,7 @@ def sticker_residue(picture: LabelledPicture, strength: float, rng: Rng) -> Labe
     scale = scene.pose.width * min(width, height / FRAME_HEIGHT) / 1000
     region = (25.0, 25.0, 975.0, scene.laptop.depth - 25.0)
     residues = _residues(picture, to_picture, region, area / scale**2, rng)
-    return _rendered(picture, scene, replace(scene, residues=scene.residues + residues))
+    return _render(picture, scene, replace(scene, residues=scene.residues + residues))
 
 
 def _residues(

@@ -57,14 +57,14 @@ class AbnormalScene(LabelledPicture):
         return self.before[self.hidden]
 
 
-def untouched(image: Image, boxes: FloatArray, labels: IntArray) -> AbnormalScene:
+def leave_untouched(image: Image, boxes: FloatArray, labels: IntArray) -> AbnormalScene:
     return replace(AbnormalScene.of(image, boxes, labels), before=boxes)
 
 
 # Each case draws on the image of the scene that it is given.
 
 
-def occluded(scene: AbnormalScene, rng: Rng) -> AbnormalScene:
+def occlude(scene: AbnormalScene, rng: Rng) -> AbnormalScene:
     shape, boxes = scene.image.shape, scene.boxes
     for target in _targets(scene, rng):
         kind = str(rng.choice(list(OCCLUDERS)))
@@ -72,7 +72,7 @@ def occluded(scene: AbnormalScene, rng: Rng) -> AbnormalScene:
         others = np.delete(boxes, target, axis=0)
         # from the direction that hides least of the others
         turns = rng.uniform(0, 2 * math.pi, _DIRECTIONS)
-        spoilt = [_covered(_reaching(shape, kind, box, 0.0, t, seed)[1], others).sum() for t in turns]
+        spoilt = [_cover(_reaching(shape, kind, box, 0.0, t, seed)[1], others).sum() for t in turns]
         turn = float(turns[int(np.argmin(spoilt))])
         colours, mask = _hiding(shape, kind, box, share, turn, seed)
         lay(scene.image, colours, mask, rng, height=rng.uniform(0.004, 0.012) * shape[1], realistic=True)
@@ -80,7 +80,7 @@ def occluded(scene: AbnormalScene, rng: Rng) -> AbnormalScene:
     return scene
 
 
-def pasted(scene: AbnormalScene, rng: Rng, other: Image) -> AbnormalScene:
+def paste(scene: AbnormalScene, rng: Rng, other: Image) -> AbnormalScene:
     """Pieces cut out of the ``other`` picture, pasted over one or two stickers, as in Occluded-PASCAL3D+."""
     foreign, boxes = cv2.resize(other, scene.size), scene.boxes
     for target in _targets(scene, rng):
@@ -96,7 +96,7 @@ def add_foreign_objects(
     image: Image, boxes: FloatArray, labels: IntArray, rng: Rng, *, stickers: bool
 ) -> AbnormalScene:
     """One to three foreign objects between the known ones: ``stickers`` of unknown kinds, or other objects."""
-    return _with_foreign(untouched(image.copy(), boxes, labels), rng, stickers)
+    return _with_foreign(leave_untouched(image.copy(), boxes, labels), rng, stickers)
 
 
 def _with_foreign(scene: AbnormalScene, rng: Rng, stickers: bool) -> AbnormalScene:
@@ -158,7 +158,7 @@ def _hiding(
     shape: tuple[int, ...], kind: str, box: FloatArray, share: float, turn: float, seed: int
 ) -> tuple[Image, Image]:
     def covered(reach: float) -> float:
-        return float(_covered(_reaching(shape, kind, box, reach, turn, seed)[1], box[None])[0])
+        return float(_cover(_reaching(shape, kind, box, reach, turn, seed)[1], box[None])[0])
 
     return _reaching(shape, kind, box, _bisect(covered, share, -_REACH, _REACH), turn, seed)
 
@@ -176,7 +176,7 @@ def _piece(shape: tuple[int, ...], box: FloatArray, share: float, rng: Rng) -> I
         cv2.fillPoly(mask, [corners], (255,), cv2.LINE_AA, 4)
         return mask
 
-    return piece(_bisect(lambda size: float(_covered(piece(size), box[None])[0]), share, 0.0, 3.0))
+    return piece(_bisect(lambda size: float(_cover(piece(size), box[None])[0]), share, 0.0, 3.0))
 
 
 def _bisect(covered: Callable[[float], float], share: float, low: float, high: float) -> float:
@@ -187,7 +187,7 @@ def _bisect(covered: Callable[[float], float], share: float, low: float, high: f
     return high
 
 
-def _covered(mask: Image, boxes: FloatArray) -> FloatArray:
+def _cover(mask: Image, boxes: FloatArray) -> FloatArray:
     parts = []
     for x1, y1, x2, y2 in np.rint(boxes).astype(int):
         window = mask[max(0, y1) : max(y2, y1 + 1), max(0, x1) : max(x2, x1 + 1)]
@@ -236,24 +236,24 @@ def _free_place(shape: tuple[int, ...], taken: FloatArray, rng: Rng) -> tuple[fl
     return None
 
 
-def corrupted(scene: AbnormalScene, rng: Rng, name: str, **options: str) -> AbnormalScene:
+def corrupt(scene: AbnormalScene, rng: Rng, name: str, **options: str) -> AbnormalScene:
     strength, seed = float(rng.choice(TRANSFORMATIONS[name].ladder)), int(rng.integers(2**31))
     # a transformation replaces fields of what it is given
     return cast(AbnormalScene, transform(scene, name, strength, seed, **options))
 
 
 EXPOSURE: dict[str, Callable[..., AbnormalScene]] = {
-    "residue": partial(corrupted, name="sticker_residue"),
-    "glare": partial(corrupted, name="glare"),
-    "blur": partial(corrupted, name="defocus"),
-    "noise": partial(corrupted, name="sensor_noise"),
-    "hand": partial(corrupted, name="occlusion", tool="hand"),
-    "gripper": partial(corrupted, name="occlusion", tool="gripper"),
+    "residue": partial(corrupt, name="sticker_residue"),
+    "glare": partial(corrupt, name="glare"),
+    "blur": partial(corrupt, name="defocus"),
+    "noise": partial(corrupt, name="sensor_noise"),
+    "hand": partial(corrupt, name="occlusion", tool="hand"),
+    "gripper": partial(corrupt, name="occlusion", tool="gripper"),
 }
 """Further abnormal cases, to train on: what must not be peeled, and degraded pictures."""
 CASES: dict[str, Callable[..., AbnormalScene]] = {
-    "occlusion-pasted": pasted,
-    "occlusion": occluded,
+    "occlusion-pasted": paste,
+    "occlusion": occlude,
     "unknown-sticker": partial(_with_foreign, stickers=True),
     "unknown-object": partial(_with_foreign, stickers=False),
 }
@@ -307,15 +307,15 @@ def _scenes(
             continue
         own = int.from_bytes(hashlib.blake2b(item.path.read_bytes(), digest_size=8).digest())
         rng = np.random.default_rng((seed, zlib.crc32(case.encode()), own))
-        scene = untouched(coco.read_picture(item), item.boxes, item.labels)
+        scene = leave_untouched(coco.read_picture(item), item.boxes, item.labels)
         if patch is not None:
             scene = patched(scene, rng, patch)
         elif case == "occlusion-pasted":
             other = items[(index + 1 + int(rng.integers(max(1, len(items) - 1)))) % len(items)]
-            scene = pasted(scene, rng, coco.read_picture(other))
+            scene = paste(scene, rng, coco.read_picture(other))
         elif case != CLEAN:
             scene = (CASES | EXPOSURE)[case](scene, rng)
-        yield _encoded(item, scene, case, seed, image_format)
+        yield _encode(item, scene, case, seed, image_format)
 
 
 def read_abnormal(folder: str | os.PathLike[str]) -> list[AbnormalImage]:
@@ -339,7 +339,7 @@ def read_abnormal(folder: str | os.PathLike[str]) -> list[AbnormalImage]:
         ) from None
 
 
-def _encoded(
+def _encode(
     item: coco.LabelledImage, scene: AbnormalScene, case: str, seed: int, image_format: str
 ) -> coco.EncodedScene:
     added = zip(_sides(scene.added), scene.kinds, strict=True)

@@ -21,7 +21,7 @@ _MOST_DETAILS = 6
 _MOST_WAVES = 6
 
 
-def _painted(kinds: Sequence[Any], height: int, width: int, image: Image, rng: Rng) -> Image:
+def _paint(kinds: Sequence[Any], height: int, width: int, image: Image, rng: Rng) -> Image:
     """Surface (height, width, 3) uint8 of one of ``kinds``; some are cut from ``image`` (H, W, 3) in other colours."""
     made = kinds[int(rng.integers(len(kinds)))](height, width, image, rng)
     grain = rng.standard_normal((height, width, 1), dtype=np.float32) * np.float32(rng.uniform(0, 10))
@@ -33,7 +33,7 @@ def _painted(kinds: Sequence[Any], height: int, width: int, image: Image, rng: R
 
 def print_of(height: int, width: int, image: Image, rng: Rng) -> Image:
     """A surface (height, width, 3) uint8 of full colours: blocks, waves or clouds, over all grey levels."""
-    kinds = (_noisy, _waves, _cloudy, _striped)
+    kinds = (_noisy, _waves, _cloudy, _stripe)
     made = kinds[rng.integers(len(kinds))](height, width, image, rng)
     if rng.random() < 0.5:  # two interleaved ones
         other = kinds[rng.integers(len(kinds))](height, width, image, rng)
@@ -51,7 +51,7 @@ def colour(rng: Rng) -> Floats:
     return rng.uniform(0, 255, 3).astype(np.float32)
 
 
-def _mixed(share: Floats, rng: Rng) -> Floats:
+def _mix(share: Floats, rng: Rng) -> Floats:
     first, second = colour(rng), colour(rng)
     return np.asarray(first + (second - first) * share[..., None], np.float32)
 
@@ -60,21 +60,21 @@ def _plain(height: int, width: int, image: Image, rng: Rng) -> Floats:
     return np.broadcast_to(colour(rng), (height, width, 3)).astype(np.float32)
 
 
-def _graded(height: int, width: int, image: Image, rng: Rng) -> Floats:
+def _grade(height: int, width: int, image: Image, rng: Rng) -> Floats:
     if rng.random() < 0.5:
         along = _along(height, width, rng)
     else:  # around a bright or dark place
         rows, columns = np.ogrid[:height, :width]
         y, x = rng.uniform(0, height), rng.uniform(0, width)
         along = np.hypot(rows - y, columns - x).astype(np.float32)
-    return _mixed((along - along.min()) / max(1.0, float(np.ptp(along))), rng)
+    return _mix((along - along.min()) / max(1.0, float(np.ptp(along))), rng)
 
 
-def _striped(height: int, width: int, image: Image, rng: Rng) -> Floats:
+def _stripe(height: int, width: int, image: Image, rng: Rng) -> Floats:
     stripes = _wave(height, width, rng, 3, 50) > rng.uniform(-0.6, 0.6)
     if rng.random() < 0.3:  # checks
         stripes ^= _wave(height, width, rng, 3, 50) > rng.uniform(-0.6, 0.6)
-    return _mixed(stripes.astype(np.float32), rng)
+    return _mix(stripes.astype(np.float32), rng)
 
 
 def _waves(height: int, width: int, image: Image, rng: Rng) -> Floats:
@@ -110,15 +110,15 @@ def _cut(height: int, width: int, image: Image, rng: Rng) -> Floats:
     return _part(image, height, width, rng)[..., rng.permutation(3)].astype(np.float32)
 
 
-def _photographed(height: int, width: int, image: Image, rng: Rng) -> Floats:
+def _photograph(height: int, width: int, image: Image, rng: Rng) -> Floats:
     photographs = _photographs()
     part = _part(photographs[rng.integers(len(photographs))], height, width, rng)
     return np.asarray(part[..., rng.permutation(3)].astype(np.float32) * np.float32(rng.uniform(0.5, 1.2)))
 
 
-_SURFACES: Any = (_plain, _plain, _graded, _graded, _striped, _waves, _cloudy, _noisy, _cut, _photographed)
+_SURFACES: Any = (_plain, _plain, _grade, _grade, _stripe, _waves, _cloudy, _noisy, _cut, _photograph)
 """The kinds of surface, as often as they are drawn."""
-_PRINTED = (_plain, _plain, _plain, _striped, _waves, _noisy, _cut, _photographed)
+_PRINTED = (_plain, _plain, _plain, _stripe, _waves, _noisy, _cut, _photograph)
 """The same of a shape as flat as a sticker, which is printed and has no shading."""
 
 
@@ -309,7 +309,7 @@ def _shape(
         x, y, w, h = cv2.boundingRect(mask)
         if w:
             there = (slice(y, y + h), slice(x, x + w))
-            colours[there][mask[there] > 0] = _painted(surfaces, h, w, image, rng)[mask[there] > 0]
+            colours[there][mask[there] > 0] = _paint(surfaces, h, w, image, rng)[mask[there] > 0]
             covered = np.maximum(covered, mask)
     return colours, covered
 

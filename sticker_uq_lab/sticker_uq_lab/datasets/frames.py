@@ -94,7 +94,7 @@ def _by_video(names: Sequence[str]) -> dict[str, list[tuple[int, int]]]:
 _WIDTH = 64  # px of the pictures that are compared; the noise of the camera averages out
 
 
-def chosen_frames(
+def choose_frames(
     source: Iterable[SourceImage], every_s: float, min_motion: float
 ) -> Iterator[tuple[SourceImage, bool]]:
     """Every frame of ``source``, and whether it is chosen.

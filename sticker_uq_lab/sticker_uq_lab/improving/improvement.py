@@ -27,8 +27,8 @@ from sticker_uq.io.coco import LabelledImage, read_coco
 from sticker_uq.perception import PerceptionSettings
 from sticker_uq.scene import InvalidInput, ObjectClass
 from sticker_uq_lab.datasets.default_boxes import own_scales
-from sticker_uq_lab.improving.labels import Noted, Part, divided, labelled, write_parts
-from sticker_uq_lab.improving.visits import GLANCE_S, Group, Visit, all_visits, person_rows, screened
+from sticker_uq_lab.improving.labels import Noted, Part, divide, read_labelled, write_parts
+from sticker_uq_lab.improving.visits import GLANCE_S, Group, Visit, all_visits, person_rows, screen
 from sticker_uq_lab.kept_pieces import StepResult, file_digest
 from sticker_uq_lab.qualifying import candidate as candidates
 from sticker_uq_lab.qualifying.candidate import POLICY, Candidate, CandidateSettings
@@ -184,15 +184,15 @@ class Improvement(Candidate[ImproveSettings]):
         def make(folder: Path) -> LabelsResult:
             for old in folder.iterdir():
                 shutil.rmtree(old)
-            visits, persons = screened(found, settings.glance_s)
-            parts = divided(visits, self._policy.hash, settings.newest)
+            visits, persons = screen(found, settings.glance_s)
+            parts = divide(visits, self._policy.hash, settings.newest)
             left_out: Counter[str] = Counter()
             lost: list[str] = []
 
             def on_read(path: Path, remarks: Sequence[str], what: str) -> None:
                 lost.extend([f"{path}: {what}"] if what else [])
 
-            pictures = labelled(visits, parts, settings.recordings, settings.topic, on_read, left_out)
+            pictures = read_labelled(visits, parts, settings.recordings, settings.topic, on_read, left_out)
             noted = write_parts(folder, pictures)
             for part, least in LEAST.items():
                 if len(noted[part]) < least:
@@ -272,7 +272,7 @@ class Improvement(Candidate[ImproveSettings]):
 
         def make(folder: Path) -> CalibratedResult:
             try:
-                return self._proved(folder / POLICY)
+                return self._prove(folder / POLICY)
             except InvalidInput as error:
                 candidates.without_guarantee(self._limits_now(), folder / POLICY, self.novelty)
                 return CalibratedResult(refused=str(error))
@@ -311,7 +311,7 @@ class Improvement(Candidate[ImproveSettings]):
             moved[name] = min(max(limit, low), high) if limit != given else given
         return active.model_copy(update=moved)
 
-    def _proved(self, file: Path) -> CalibratedResult:
+    def _prove(self, file: Path) -> CalibratedResult:
         levels, noted = self.settings.levels, self.labels.pictures
         base = candidates.base_without_novelty(self._policy, self.novelty)
         groups = {group: [one.group is group for one in noted[Part.PROVE]] for group in Group}
@@ -332,7 +332,7 @@ class Improvement(Candidate[ImproveSettings]):
         )
         trials = BiasedTrials(draft, fit, answered, checks, population)
         whole = Divided(tuple(parts), frozenset(range(len(fit))), tuple(fit), tuple(proof))
-        policy = whole.signed(trials.policy(levels), self.settings.command)
+        policy = whole.sign(trials.policy(levels), self.settings.command)
         write_policy(policy, file)
         return CalibratedResult(refused="", promise=str(policy.guarantee))
 
@@ -345,7 +345,7 @@ class Improvement(Candidate[ImproveSettings]):
             sides = ((self.perception, policy), (self._seen, self._policy))
             sets = (self._part(Part.JUDGE), "the newest laptops"), (settings.old_test, "the old test set")
             newest, old = (
-                [self._counted(folder, *side, f"assessing {name}") for side in sides] if folder else []
+                [self._count(folder, *side, f"assessing {name}") for side in sides] if folder else []
                 for folder, name in sets
             )
             noted = labels.pictures[Part.JUDGE]
@@ -381,7 +381,7 @@ class Improvement(Candidate[ImproveSettings]):
         }
         return self._steps.run("compare", inputs | self._identity(), ComparedResult, make)
 
-    def _counted(
+    def _count(
         self, folder: Path, perception: PerceptionSettings, policy: Policy, stage: str
     ) -> tuple[dict[str, Happened], tuple[Record, ...]]:
         """What happens with every laptop of the COCO ``folder``: by kind of event (L,) bool, and the records."""

@@ -60,7 +60,7 @@ class Noted(BaseModel):
     origin: str
 
 
-def divided(visits: Sequence[Visit], policy_hash: str, newest_days: float) -> dict[str, Part]:
+def divide(visits: Sequence[Visit], policy_hash: str, newest_days: float) -> dict[str, Part]:
     """The part of every laptop, by the name of its visit.
 
     Those that another policy decided about train only, because their groups are not those of the policy ``policy_hash``. Of the
@@ -90,7 +90,7 @@ def divided(visits: Sequence[Visit], policy_hash: str, newest_days: float) -> di
     return parts
 
 
-def labelled(
+def read_labelled(
     visits: Sequence[Visit],
     parts: dict[str, Part],
     recordings: Sequence[Path],

@@ -135,9 +135,7 @@ class PersonCounts:
         return ""
 
 
-def screened(
-    found: Sequence[Visit], glance_s: float = GLANCE_S
-) -> tuple[list[Visit], dict[str, PersonCounts]]:
+def screen(found: Sequence[Visit], glance_s: float = GLANCE_S) -> tuple[list[Visit], dict[str, PersonCounts]]:
     """The laptops with the answers that may not teach marked by their ``problem``, and the counts of every person by name.
 
     An answer that is not used spoils later ones about the same laptop: what was asked then followed from it.
@@ -165,7 +163,7 @@ def screened(
                     if not all(agreed):
                         disputed |= {(visit.name, earlier.entry), (visit.name, question.entry)}
     refused = {name: counts.refused() for name, counts in persons.items()}
-    return [_marked(visit, disputed, refused, glance_s) for visit in found], dict(persons)
+    return [_mark(visit, disputed, refused, glance_s) for visit in found], dict(persons)
 
 
 def _agreements(first: AnsweredQuestion, second: AnsweredQuestion) -> list[bool]:
@@ -182,9 +180,7 @@ def _too_fast(question: AnsweredQuestion, glance_s: float) -> bool:
     return glance_s > 0 and question.seconds < glance_s + _OBJECT_S * len(question.answers)
 
 
-def _marked(
-    visit: Visit, disputed: set[tuple[str, int]], refused: Mapping[str, str], glance_s: float
-) -> Visit:
+def _mark(visit: Visit, disputed: set[tuple[str, int]], refused: Mapping[str, str], glance_s: float) -> Visit:
     marked: list[AnsweredQuestion] = []
     for question in visit.questions:
         problem = question.problem

@@ -90,7 +90,7 @@ class SimulatedOperator:
         with self._lock:
             if message.workpiece_id not in ("", self._cell.record.workpiece_id):
                 return
-            answers = [self._cell.touched_by(box)[0] for box in asked]
+            answers = [self._cell.touch(box)[0] for box in asked]
             missed = self._cell.missed(known)
             left = self._cell.record.left
             self._cell.record.answers += 1

@@ -266,10 +266,10 @@ class Qualification(Candidate[QualifySettings]):
 
         def make(folder: Path) -> results.CalibrationResult:
             (folder / POLICY).unlink(missing_ok=True)
-            assessed = self._assessed("calibrate")
+            assessed = self._assess_part("calibrate")
             try:
                 base = candidates.base_without_novelty(self._base, novelty)
-                return self._proved(assessed, folder / POLICY, base)
+                return self._prove(assessed, folder / POLICY, base)
             except InvalidInput as error:
                 return results.CalibrationResult(refused=str(error))
 
@@ -280,7 +280,7 @@ class Qualification(Candidate[QualifySettings]):
         }
         return self._steps.run("calibrate", inputs | self._identity(), results.CalibrationResult, make)
 
-    def _proved(self, assessed: Assessed, file: Path, base: Policy) -> results.CalibrationResult:
+    def _prove(self, assessed: Assessed, file: Path, base: Policy) -> results.CalibrationResult:
         """The policy, in ``file``; InvalidInput when nothing can be fitted."""
         levels = self.settings.levels
         divided = Divided.of([assessed])
@@ -294,11 +294,11 @@ class Qualification(Candidate[QualifySettings]):
             policy = trials.policy(levels)
         except InvalidInput as error:
             return found.model_copy(update={"refused": str(error)})
-        signed = divided.signed(policy, self.settings.command)
+        signed = divided.sign(policy, self.settings.command)
         write_policy(signed, file)
         return found.model_copy(update={"policy": signed.hash})
 
-    def _assessed(self, part: str) -> Assessed:
+    def _assess_part(self, part: str) -> Assessed:
         return self._assess(self._parts[part], f"assessing the {part} part")
 
     def _policy_inputs(self) -> dict[str, Any]:
@@ -311,7 +311,7 @@ class Qualification(Candidate[QualifySettings]):
 
         def make(folder: Path) -> results.PolicyTestResult:
             return results.PolicyTestResult.of(
-                measure(self._assessed("test").records, Policy.load(self._policy_file))
+                measure(self._assess_part("test").records, Policy.load(self._policy_file))
             )
 
         return self._steps.run("test", self._policy_inputs(), results.PolicyTestResult, make)

@@ -219,13 +219,15 @@ def requirements(
     accuracy: AccuracyResult,
 ) -> list[Requirement]:
     """All that a cell must meet for the verdict "ready"; ``lacking``: the labels that the guarantee lacks, "" for none."""
-    left = [_proved("proof: stickers left", calibration.left, levels.beta, _ends, calibration, lacking)]
+    left = [
+        _proof_requirement("proof: stickers left", calibration.left, levels.beta, _ends, calibration, lacking)
+    ]
     if not levels.beta:  # nothing is promised of them
         left = []
     return [
         _detector(accuracy),
         _novelty(novelty),
-        _proved(
+        _proof_requirement(
             "proof: wrongful removals", calibration.wrongful, levels.alpha, _removals, calibration, lacking
         ),
         *left,
@@ -274,7 +276,7 @@ def _novelty(novelty: NoveltyResult) -> Requirement:
     )
 
 
-def _proved(
+def _proof_requirement(
     name: str,
     proof: Attempt | None,
     level: float,

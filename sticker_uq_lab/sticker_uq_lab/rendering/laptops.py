@@ -154,7 +154,7 @@ def paint_laptop(laptop: LaptopSpec, scale: float, margin: int) -> Surface:
     body = np.empty((height, width, 3), np.uint8)
     body[:] = laptop.colour if laptop.view == "lid" else laptop.deck_colour
     gloss = np.full((height, width), round(255 * laptop.gloss), np.uint8)
-    body = _textured(laptop, body, rng)
+    body = _draw_texture(laptop, body, rng)
     if laptop.view == "lid":
         _paint_lid(laptop, body, gloss, scale)
     elif laptop.view == "deck":
@@ -176,7 +176,7 @@ def paint_laptop(laptop: LaptopSpec, scale: float, margin: int) -> Surface:
     return Surface(canvas, full_coverage, full_gloss, scale, margin)
 
 
-def _textured(laptop: LaptopSpec, body: Image, rng: Rng) -> Image:
+def _draw_texture(laptop: LaptopSpec, body: Image, rng: Rng) -> Image:
     height, width = body.shape[:2]
     if laptop.texture == "brushed":
         texture: painting.Floats = cv2.blur(painting.grain(rng, width, height), (61, 1)) * 18
@@ -291,14 +291,14 @@ def _paint_palm_rest(laptop: LaptopSpec, pen: Pen, parts: DeckLayout, gloss: Ima
     if not laptop.numpad:
         _speakers(pen, parts.keyboard, base)
     pad = parts.touchpad
-    _rounded(body, pad, 10, scale, shade(base, 0.7))
-    _rounded(body, (pad[0] + 3, pad[1] + 3, pad[2] - 3, pad[3] - 3), 8, scale, shade(base, 0.93))
+    _draw_rounded(body, pad, 10, scale, shade(base, 0.7))
+    _draw_rounded(body, (pad[0] + 3, pad[1] + 3, pad[2] - 3, pad[3] - 3), 8, scale, shade(base, 0.93))
     middle = (pad[0] + pad[2]) / 2
     pen.line([(middle, pad[3] - 28), (middle, pad[3] - 4)], shade(base, 0.75), 2.5)
     if laptop.fingerprint:
         x, y = pad[2] + 26, pad[1] - 2
-        _rounded(body, (x, y, x + 34, y + 34), 6, scale, shade(base, 0.55))
-        _rounded(body, (x + 3, y + 3, x + 31, y + 31), 5, scale, shade(base, 0.75))
+        _draw_rounded(body, (x, y, x + 34, y + 34), 6, scale, shade(base, 0.55))
+        _draw_rounded(body, (x + 3, y + 3, x + 31, y + 31), 5, scale, shade(base, 0.75))
     left, top, right, bottom = (round(edge * scale) for edge in parts.keyboard)
     gloss[top:bottom, left:right] //= 3
 
@@ -308,7 +308,7 @@ def _fill(pen: Pen, rect: Rect, colour: Colour) -> None:
     pen.polygon([(left, top), (right, top), (right, bottom), (left, bottom)], colour)
 
 
-def _rounded(body: Image, rect: Rect, radius: float, scale: float, colour: Colour) -> None:
+def _draw_rounded(body: Image, rect: Rect, radius: float, scale: float, colour: Colour) -> None:
     left, top, right, bottom = (round(edge * scale) for edge in rect)
     mask = rounded_mask(right - left, bottom - top, radius * scale).astype(np.float32)[:, :, None] / 255
     region = body[top:bottom, left:right]
@@ -326,7 +326,7 @@ def _speakers(pen: Pen, keyboard: Rect, base: Colour) -> None:
 def _keyboard(laptop: LaptopSpec, pen: Pen, rect: Rect) -> None:
     left, top, right, bottom = rect
     well = shade(laptop.deck_colour, 0.62)
-    _rounded(pen.image, (left - 6, top - 6, right + 6, bottom + 6), 8, pen.unit, well)
+    _draw_rounded(pen.image, (left - 6, top - 6, right + 6, bottom + 6), 8, pen.unit, well)
     main = right - 200 if laptop.numpad else right
     row_height = (bottom - top) / 5.55
     y = top

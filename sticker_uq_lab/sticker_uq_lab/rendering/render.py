@@ -31,7 +31,7 @@ def _grid(width: int, height: int) -> tuple[Floats, Floats]:
     return np.broadcast_to(xs[None, :], (rows, columns)), np.broadcast_to(ys[:, None], (rows, columns))
 
 
-def _turned(x: Floats, y: Floats, centre: tuple[float, float], angle: float) -> tuple[Floats, Floats]:
+def _turn(x: Floats, y: Floats, centre: tuple[float, float], angle: float) -> tuple[Floats, Floats]:
     c, s = math.cos(math.radians(angle)), math.sin(math.radians(angle))
     dx, dy = x - np.float32(centre[0]), y - np.float32(centre[1])
     return dx * c + dy * s, dy * c - dx * s
@@ -39,7 +39,7 @@ def _turned(x: Floats, y: Floats, centre: tuple[float, float], angle: float) -> 
 
 def light_map(light: scene_spec.LightSpec, width: int, height: int) -> Floats:
     x, y = _grid(width, height)
-    along, _ = _turned(x, y, (0.5, FRAME_HEIGHT / 2), light.direction)
+    along, _ = _turn(x, y, (0.5, FRAME_HEIGHT / 2), light.direction)
     field = 1.0 + light.gradient * along
     away = (x - light.hot_spot[0]) ** 2 + (y - light.hot_spot[1]) ** 2
     field = field + light.hot_strength * np.exp(-away / (2 * light.hot_radius**2))
@@ -52,7 +52,7 @@ def light_map(light: scene_spec.LightSpec, width: int, height: int) -> Floats:
 
 
 def _shadow(light: scene_spec.LightSpec, x: Floats, y: Floats) -> Floats:
-    along, across = _turned(x, y, (0.5 + light.shadow_offset, FRAME_HEIGHT / 2), light.shadow_angle)
+    along, across = _turn(x, y, (0.5 + light.shadow_offset, FRAME_HEIGHT / 2), light.shadow_angle)
     if light.shadow == "edge":
         dark = _sigmoid(along / 0.025)
     elif light.shadow == "bars":
@@ -69,7 +69,7 @@ def _shadow(light: scene_spec.LightSpec, x: Floats, y: Floats) -> Floats:
 def specular_map(light: scene_spec.LightSpec, width: int, height: int) -> Floats:
     """Grey levels (height,width) that a perfect mirror would add to every pixel."""
     x, y = _grid(width, height)
-    along, across = _turned(x, y, light.specular_centre, light.specular_angle)
+    along, across = _turn(x, y, light.specular_centre, light.specular_angle)
     if light.specular == "streak":
         glow = np.exp(-((along / 0.09) ** 2)) * np.exp(-((across / 0.6) ** 2))
     elif light.specular == "lamp":

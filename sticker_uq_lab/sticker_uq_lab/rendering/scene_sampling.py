@@ -84,7 +84,7 @@ def _sample_study(seed: int, stickers: int | None) -> SceneSpec:
     )
 
 
-def _jittered(rng: Rng, colour: Colour, amount: float) -> Colour:
+def _jitter(rng: Rng, colour: Colour, amount: float) -> Colour:
     common = rng.uniform(-amount, amount)
     blue, green, red = (int(np.clip(part + common + rng.uniform(-3, 3), 8, 248)) for part in colour)
     return blue, green, red
@@ -92,9 +92,9 @@ def _jittered(rng: Rng, colour: Colour, amount: float) -> Colour:
 
 def _sample_laptop(rng: Rng) -> LaptopSpec:
     finish = FINISHES[rng.integers(len(FINISHES))]
-    colour = _jittered(rng, finish.colour, 10)
+    colour = _jitter(rng, finish.colour, 10)
     # Some makes put a dark deck under a coloured lid.
-    deck = colour if rng.random() < 0.75 else _jittered(rng, (48, 46, 45), 8)
+    deck = colour if rng.random() < 0.75 else _jitter(rng, (48, 46, 45), 8)
     keys_fit = deck == colour
     return LaptopSpec(
         brand=int(rng.integers(len(BRANDS))),
@@ -209,7 +209,7 @@ def _sample_background(rng: Rng) -> scene_spec.BackgroundSpec:
     kind = str(rng.choice(tuple(_BENCHES)))
     colours = _BENCHES[kind]
     tools = tuple(str(tool) for tool in rng.choice(TOOLS, int(rng.integers(0, 4)), replace=False))
-    colour = _jittered(rng, colours[rng.integers(len(colours))], 10)
+    colour = _jitter(rng, colours[rng.integers(len(colours))], 10)
     return scene_spec.BackgroundSpec(kind, colour, rng.uniform(-40, 40), tools, int(rng.integers(2**31)))
 
 

@@ -175,7 +175,7 @@ def _box(sticker: StickerSpec) -> _Box:
     return sticker.centre, (sticker.width, sticker.height), sticker.angle
 
 
-def _shared(a: _Box, b: _Box) -> float:
+def _overlap_share(a: _Box, b: _Box) -> float:
     """Intersection of two turned rectangles as a share of the smaller."""
     kind, points = cv2.rotatedRectangleIntersection(a, b)
     if kind == cv2.INTERSECT_NONE or points is None or len(points) < 3:
@@ -185,9 +185,10 @@ def _shared(a: _Box, b: _Box) -> float:
 
 
 def _crowding(box: _Box, placed: list[StickerSpec], logos: tuple[LogoSpec, ...]) -> tuple[float, float]:
-    with_stickers = max((_shared(box, _box(other)) for other in placed), default=0.0)
+    with_stickers = max((_overlap_share(box, _box(other)) for other in placed), default=0.0)
     with_logos = max(
-        (_shared(box, (logo.centre, (logo.width + 16, logo.height + 16), 0.0)) for logo in logos), default=0.0
+        (_overlap_share(box, (logo.centre, (logo.width + 16, logo.height + 16), 0.0)) for logo in logos),
+        default=0.0,
     )
     return with_stickers, with_logos
 

@@ -24,7 +24,7 @@ def contrast(colour: Sequence[float]) -> Colour:
     return INK if painting.luminance(colour) > 135 else PAPER
 
 
-def _scaled(pen: Pen, factor: float, x: float = 0.0, y: float = 0.0) -> Pen:
+def _scale(pen: Pen, factor: float, x: float = 0.0, y: float = 0.0) -> Pen:
     origin = (pen.origin[0] + x * pen.unit, pen.origin[1] + y * pen.unit)
     return Pen(pen.image, pen.unit * factor, origin, pen.mask)
 
@@ -46,7 +46,7 @@ def _figure(pen: Pen, spec: StickerSpec, ax: float, ay: float, rng: Rng) -> None
             far = 2 * max(ax, ay)
             ray = [(far * math.cos(turn), far * math.sin(turn)) for turn in (a, b)]
             pen.polygon([(0, 0), *ray], shade(spec.colours[2], 1.2))
-    FIGURES[spec.motif](_scaled(pen, 0.7), spec.colours)
+    FIGURES[spec.motif](_scale(pen, 0.7), spec.colours)
 
 
 def _words(pen: Pen, spec: StickerSpec, ax: float, ay: float, rng: Rng) -> None:
@@ -197,7 +197,7 @@ def _warning(pen: Pen, spec: StickerSpec, ax: float, ay: float, rng: Rng) -> Non
     if spec.shape == "triangle":
         pen.line([(0, -0.72), (0.8, 0.74), (-0.8, 0.74), (0, -0.72), (0.1, -0.55)], INK, 0.14)
         if spec.motif == "bolt":
-            FIGURES["bolt"](dark := _scaled(pen, 0.45, 0, 0.22), spec.colours)
+            FIGURES["bolt"](dark := _scale(pen, 0.45, 0, 0.22), spec.colours)
             bolt = [(0.25, -0.98), (-0.55, 0.12), (-0.05, 0.12), (-0.25, 0.98), (0.55, -0.2), (0.05, -0.2)]
             dark.polygon(bolt, INK)
         else:

@@ -66,7 +66,7 @@ _OPEN = _View(
 )
 
 
-def _drawn(rng: Rng, values: tuple[float, ...]) -> float:
+def _draw(rng: Rng, values: tuple[float, ...]) -> float:
     return float(np.interp(rng.random(), _LEVELS, values))
 
 
@@ -250,7 +250,7 @@ def study_logos(rng: Rng, laptop: LaptopSpec, frame: StudyFrame) -> tuple[LogoSp
     spots = [(float(end), float(rng.choice(beside))) for end in ends]
     logos = [_text_mark(rng, index + 1, laptop, frame, spot) for index, spot in enumerate(spots)]
     if rng.random() < 0.6:
-        logos.append(_slanted(rng, 3, laptop, frame))
+        logos.append(_slant(rng, 3, laptop, frame))
     if rng.random() < 0.35:
         logos.append(_round_mark(rng, len(logos) + 1, laptop, frame))
     return tuple(logos)
@@ -280,8 +280,8 @@ def _study_logo(
 
 
 def _lid_logo(rng: Rng, identity: int, laptop: LaptopSpec, frame: StudyFrame) -> LogoSpec:
-    wanted = _drawn(rng, (1.0, 1.02, 1.04, 1.4, 1.65, 2.9, 3.4))
-    fill = _drawn(rng, (0.25, 0.31, 0.46, 0.52, 0.73, 0.79, 0.85))
+    wanted = _draw(rng, (1.0, 1.02, 1.04, 1.4, 1.65, 2.9, 3.4))
+    fill = _draw(rng, (0.25, 0.31, 0.46, 0.52, 0.73, 0.79, 0.85))
     best, least = ("emblem", 0.0), math.inf
     for _ in range(_DRAFTS):
         layout = str(rng.choice(("emblem", "emblem", "word", "stacked", "row")))
@@ -289,7 +289,7 @@ def _lid_logo(rng: Rng, identity: int, laptop: LaptopSpec, frame: StudyFrame) ->
         misfit = _misfit(*_extent(_logo_outline(laptop.brand, layout), angle)[:3], wanted, fill)
         if misfit < least:
             best, least = (layout, angle), misfit
-    shorter = _drawn(rng, (54, 61, 82, 116, 128, 142, 150))
+    shorter = _draw(rng, (54, 61, 82, 116, 128, 142, 150))
     if rng.random() < 0.25:
         centre = (500.0, laptop.depth / 2)
     else:
@@ -300,15 +300,15 @@ def _lid_logo(rng: Rng, identity: int, laptop: LaptopSpec, frame: StudyFrame) ->
 
 def _text_mark(rng: Rng, identity: int, laptop: LaptopSpec, frame: StudyFrame, centre: Point) -> LogoSpec:
     angle = frame.angle + float(rng.choice((0.0, 180.0)))
-    shorter = _drawn(rng, (18, 20, 23, 28, 30, 38, 44))
-    longer = _drawn(rng, (44, 48, 78, 88, 96, 120, 140))
+    shorter = _draw(rng, (18, 20, 23, 28, 30, 38, 44))
+    longer = _draw(rng, (44, 48, 78, 88, 96, 120, 140))
     logo = _study_logo(rng, identity, laptop, frame, centre, "word", angle, shorter, longer)
     # Narrow or wide type of the same height.
-    width = _drawn(rng, (46, 50, 80, 89, 97, 118, 130)) / frame.scale
+    width = _draw(rng, (46, 50, 80, 89, 97, 118, 130)) / frame.scale
     return replace(logo, width=logo.width * float(np.clip(width / logo.width, 0.55, 1.8)))
 
 
-def _slanted(rng: Rng, identity: int, laptop: LaptopSpec, frame: StudyFrame) -> LogoSpec:
+def _slant(rng: Rng, identity: int, laptop: LaptopSpec, frame: StudyFrame) -> LogoSpec:
     parts, turn = deck_layout(laptop), float(rng.choice((-42.0, 42.0)) + rng.normal(0, 4))
     palm = parts.palm_left if rng.random() < 0.5 else parts.palm_right
     if rng.random() < 0.85:
@@ -346,8 +346,8 @@ def logo_box(laptop: LaptopSpec, frame: StudyFrame, logo: LogoSpec) -> Box:
 
 def sticker_count(rng: Rng, laptop: LaptopSpec) -> int:
     if laptop.view == "flat":
-        return round(_drawn(rng, (2, 2, 3, 4.5, 6, 8, 9)))
-    return MOST_STICKERS if rng.random() < 0.06 else round(_drawn(rng, (1, 1, 3, 5, 7, 9, 11)))
+        return round(_draw(rng, (2, 2, 3, 4.5, 6, 8, 9)))
+    return MOST_STICKERS if rng.random() < 0.06 else round(_draw(rng, (1, 1, 3, 5, 7, 9, 11)))
 
 
 def study_stickers(
@@ -360,12 +360,12 @@ def study_stickers(
     for index in range(count):
         on_lid = laptop.view == "lid"
         strip = on_lid and rng.random() < 0.045
-        aspect, fill = _drawn(rng, view.aspect), _drawn(rng, view.fill)
+        aspect, fill = _draw(rng, view.aspect), _draw(rng, view.fill)
         drafts = [_sticker_draft(rng, on_lid, frame, strip) for _ in range(1 if strip else _DRAFTS)]
         extents = [_extent(draft.outline, draft.angle) for draft in drafts]
         chosen = int(np.argmin([_misfit(*extent[:3], aspect, fill) for extent in extents]))
         draft, (width, height, _, middle) = drafts[chosen], extents[chosen]
-        shorter = rng.uniform(62, 82) if strip else _drawn(rng, view.shorter)
+        shorter = rng.uniform(62, 82) if strip else _draw(rng, view.shorter)
         length = min(shorter / min(width, height), view.longest / max(width, height))
         spot = _spot(rng, view, laptop, frame, boxes, len(logos), (width * length, height * length))
         centre = frame.units(*(np.asarray(spot) - middle * length))
@@ -397,7 +397,7 @@ def _spot(
 ) -> Point:
     """The middle of a sticker's box of `size`: at another object, or about as far from all as the view wants."""
     touches = bool(boxes) and rng.random() < view.touching
-    wanted = _drawn(rng, view.gap)
+    wanted = _draw(rng, view.gap)
     best, least = (0.0, 0.0), math.inf
     for _ in range(_TRIES):
         if touches:
@@ -474,7 +474,7 @@ def study_things(
     residues = []
     if rng.random() < 0.3:
         for _ in range(rng.integers(1, 5)):
-            zone, side = _zone(rng, laptop), _drawn(rng, _TOP.shorter) / frame.scale
+            zone, side = _zone(rng, laptop), _draw(rng, _TOP.shorter) / frame.scale
             size = (side * rng.uniform(0.7, 1.8), side * rng.uniform(0.5, 1.2))
             centre = (rng.uniform(zone[0], zone[2]), rng.uniform(zone[1], zone[3]))
             angle = rng.uniform(0, 360)

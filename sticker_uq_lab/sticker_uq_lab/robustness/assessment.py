@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import ConfigDict
 
-from sticker_uq.evaluation.executors import mapped, worker_pool
+from sticker_uq.evaluation.executors import map_over, worker_pool
 from sticker_uq.io.coco import LabelledImage, read_picture
 from sticker_uq.io.files import write_file
 from sticker_uq.io.images import read_image_file
@@ -243,11 +243,11 @@ def assess(
         progress("answers", len(replies), len(questions))
     of_source = {item.image_id: reply for item, reply in zip(items, replies, strict=False)}
     of_case = {case.case_id: reply for case, reply in zip(ordered, replies[len(items) :], strict=True)}
-    sets = [_answered(name, one, of_case, of_source) for name, one in prepared.sets.items()]
+    sets = [_answer_set(name, one, of_case, of_source) for name, one in prepared.sets.items()]
     judged = [Judged(item, of_source[item.image_id].answer) for item in items]
     whole = Performance(judged, spec.match_iou, spec.decision_score).figures()
     results, checks = [SetResult(kind="source", circumstance="", figures=whole, distances={})], []
-    for done, (result, found) in enumerate(mapped(partial(_evaluated, spec), sets, jobs), 1):
+    for done, (result, found) in enumerate(map_over(partial(_evaluate, spec), sets, jobs), 1):
         results.append(result)
         checks += found
         progress("verdicts", done, len(sets))
@@ -265,7 +265,7 @@ def assess(
     return assessment
 
 
-def _answered(
+def _answer_set(
     circumstance: str,
     cases: tuple[followups.FollowUpCase, ...],
     of_case: Mapping[str, ImageReply],
@@ -283,7 +283,7 @@ def _answered(
     )
 
 
-def _evaluated(spec: Specification, one: AnsweredSet) -> tuple[SetResult, list[verdicts.RelationCheck]]:
+def _evaluate(spec: Specification, one: AnsweredSet) -> tuple[SetResult, list[verdicts.RelationCheck]]:
     paired, name = one.paired(spec), one.circumstance
     significance = spec.circumstance(name).significance if name else mean_significance(spec)
     epsilons = {metric: partial(spec.epsilon, metric, significance=significance) for metric in spec.relations}

@@ -224,7 +224,7 @@ def feature_distances(source: FloatArray, target: FloatArray, pairs: NDArray[np.
     and follow-up, 0 where nothing changed. ``linkage_...``: between the two sets as clusters. Euclidean and linkage distances are
     in units of the mean distance between two source pictures: 1 is as different as another laptop.
     """
-    one, other = _checked(source, target)
+    one, other = _check_shapes(source, target)
     if pairs.shape != (len(other),):
         raise InvalidInput(
             f"pairs has shape {pairs.shape}, expected one source for each of {len(other)} rows"
@@ -242,7 +242,7 @@ def pair_distances(
     source: FloatArray, target: FloatArray, pairs: NDArray[np.intp]
 ) -> dict[str, NDArray[np.float64]]:
     """Feature distances of source and follow-up: Euclidean, in units of the mean between two sources, and cosine, (m,) each."""
-    one, other = _checked(source, target)
+    one, other = _check_shapes(source, target)
     before = one[pairs]
     unit = float(pdist(one).mean()) or 1.0
     lengths = np.linalg.norm(before, axis=1) * np.linalg.norm(other, axis=1)
@@ -280,7 +280,7 @@ def frechet_distance(one: Matrix, other: Matrix) -> float:
     return max(gap + float(np.trace(a) + np.trace(b) - 2 * np.sqrt(np.clip(crossed, 0, None)).sum()), 0.0)
 
 
-def _checked(source: FloatArray, target: FloatArray) -> tuple[Matrix, Matrix]:
+def _check_shapes(source: FloatArray, target: FloatArray) -> tuple[Matrix, Matrix]:
     for name, features in (("source", source), ("target", target)):
         if features.ndim != 2 or len(features) < 2 or not np.isfinite(features).all():
             raise InvalidInput(

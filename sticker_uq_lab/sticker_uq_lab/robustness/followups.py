@@ -17,7 +17,7 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
-from sticker_uq.evaluation.executors import mapped
+from sticker_uq.evaluation.executors import map_over
 from sticker_uq.io.coco import ANNOTATIONS, LabelledImage, annotation, write_annotations
 from sticker_uq.io.files import write_file
 from sticker_uq.io.images import MOST_PICTURE
@@ -105,7 +105,7 @@ def target_set(spec: Specification, images: int, count: int) -> tuple[Draft, ...
             "expected at least one of each"
         )
     rng = np.random.default_rng(_seed(spec.seed, "target"))
-    chosen = _combined(spec, able, count, rng) if spec.combinations else _one_each(able, count, rng)
+    chosen = _combine(spec, able, count, rng) if spec.combinations else _one_each(able, count, rng)
     order = np.concatenate([rng.permutation(images) for _ in range(math.ceil(count / images))])[:count]
     return tuple(
         Draft(int(image), tuple(_application(spec, c, int(image), f"target {number}") for c in several))
@@ -137,7 +137,7 @@ def _seed(*parts: object) -> int:
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=4).digest(), "little")
 
 
-def _combined(
+def _combine(
     spec: Specification, able: Sequence[Circumstance], count: int, rng: Rng
 ) -> list[tuple[Circumstance, ...]]:
     """`count` combinations: each group deals its circumstances to trials of its own, and empty trials fall out."""
@@ -220,7 +220,7 @@ def make_cases(
     done = len(unique) - sum(map(len, wanted.values()))
     work = [(source.images[image], drafts) for image, drafts in sorted(wanted.items())]
     progress(done, len(unique))
-    for made in mapped(partial(_make, root), work, jobs):
+    for made in map_over(partial(_make, root), work, jobs):
         done += made
         progress(done, len(unique))
     cases = {

@@ -21,7 +21,7 @@ from sticker_uq.evaluation.metrics.matching import overlapping
 from sticker_uq.gate import Policy, judge
 from sticker_uq.io import coco
 from sticker_uq.io.images import Picture
-from sticker_uq.io.reading import MOST_JSON, parse_json, read_text, shown
+from sticker_uq.io.reading import MOST_JSON, parse_json, read_text, show_value
 from sticker_uq.perception import PerceptionSettings
 from sticker_uq.perception.factory import load_perception
 from sticker_uq.scene import (
@@ -122,7 +122,7 @@ class DetectorSystem:
     def answer(self, image: Picture, path: Path = Path()) -> SystemAnswer:
         try:
             features = self._detector.encode(image)
-            return SystemAnswer(self._detector.detect(features), None, pooled_features(features))
+            return SystemAnswer(self._detector.detect(features), None, pool_features(features))
         except (InvalidInput, ArithmeticError) as error:
             return SystemAnswer.failed(str(error))
 
@@ -148,7 +148,7 @@ class CellSystem:
         action = act_on_decision(judge(assessment, self._policy))
         features = self._detector.last
         return SystemAnswer(
-            as_detections(assessment.objects), action, None if features is None else pooled_features(features)
+            as_detections(assessment.objects), action, None if features is None else pool_features(features)
         )
 
 
@@ -176,7 +176,7 @@ class ResultsSystem:
 def _of_pictures(results: Path, entries: Any, folder: Path) -> dict[Path, Detections]:
     """The detections of every picture in the COCO ``folder``, by its path."""
     if not isinstance(entries, list):
-        raise InvalidInput(f"results {results}: expected a list of detections, got {shown(entries)}")
+        raise InvalidInput(f"results {results}: expected a list of detections, got {show_value(entries)}")
     labels = coco.category_labels(folder / coco.ANNOTATIONS, coco.load_annotations(folder))
     items = {item.image_id: item for item in coco.read_coco(folder)}
     rows: dict[int, list[tuple[list[float], list[float]]]] = {identity: [] for identity in items}
@@ -184,18 +184,18 @@ def _of_pictures(results: Path, entries: Any, folder: Path) -> dict[Path, Detect
         where = f"results {results}: entry {number}"
         if not isinstance(entry, dict):
             raise InvalidInput(
-                f"{where} is {shown(entry)}: expected an object with image_id, category_id, bbox, score"
+                f"{where} is {show_value(entry)}: expected an object with image_id, category_id, bbox, score"
             )
         if entry.get("image_id") not in items:
-            raise InvalidInput(f"{where}: image_id {shown(entry.get('image_id'))} is not in {folder}")
+            raise InvalidInput(f"{where}: image_id {show_value(entry.get('image_id'))} is not in {folder}")
         fault, label = coco.label_of(entry, labels)
         box, score = entry.get("bbox"), entry.get("score")
         if fault:
             raise InvalidInput(f"{where}: {fault}")
         if not coco.is_box(box) or min(box[2:]) < 0:
-            raise InvalidInput(f"{where}: bbox {shown(box)}: expected x, y, width and height in px")
+            raise InvalidInput(f"{where}: bbox {show_value(box)}: expected x, y, width and height in px")
         if not isinstance(score, int | float) or isinstance(score, bool) or not 0 <= score <= 1:
-            raise InvalidInput(f"{where}: score {shown(score)}: expected 0 to 1")
+            raise InvalidInput(f"{where}: score {show_value(score)}: expected 0 to 1")
         if label is None:
             continue
         probabilities = [0.0] * CLASS_COUNT
@@ -212,7 +212,7 @@ def _of_pictures(results: Path, entries: Any, folder: Path) -> dict[Path, Detect
     }
 
 
-def pooled_features(features: Features) -> FloatArray:
+def pool_features(features: Features) -> FloatArray:
     """Features of a picture for the distances: spatial means (C,) float32 of the widest feature map.
 
     The map with the most channels is what the network has made of the image, as the last pooling layer of an Inception network

@@ -155,14 +155,18 @@ class Comparison:
         )
         differ = self.differences
         nowhere = "" if differ else "Nowhere on these laptops. "
-        sections = [ReportSection("Where they differ", nowhere + how, pictures=_pictured(differ, settings))]
+        sections = [
+            ReportSection("Where they differ", nowhere + how, pictures=_draw_pictures(differ, settings))
+        ]
         if differ[MOST_PICTURES:]:
             rows = tuple((f"{one.laptop + 1}", one.thing.kind, *one.told) for one in differ[MOST_PICTURES:])
             columns = ("laptop", "thing", "score threshold", "gate")
             sections.append(ReportSection("Further differences", "", columns=columns, rows=rows, folded=True))
         if wrong := self.both_wrong:
             note = f"{len(wrong)} in all; pictures of {min(len(wrong), MOST_PICTURES)}."
-            sections.append(ReportSection("What both got wrong", note, pictures=_pictured(wrong, settings)))
+            sections.append(
+                ReportSection("What both got wrong", note, pictures=_draw_pictures(wrong, settings))
+            )
         return tuple(sections)
 
     def shots(self, settings: SimulationSettings) -> tuple[Shot, ...]:
@@ -244,7 +248,7 @@ def _what_happened(thing: Thing, record: LaptopRecord) -> tuple[bool, str]:
     return (touched, "attacked" if touched else "left alone")
 
 
-def _pictured(fates: Sequence[Fate], settings: SimulationSettings) -> tuple[tuple[str, ImageArray], ...]:
+def _draw_pictures(fates: Sequence[Fate], settings: SimulationSettings) -> tuple[tuple[str, ImageArray], ...]:
     says = "Laptop {}, {}. Score threshold: {}. Gate: {}."
     return tuple(
         (says.format(one.laptop + 1, one.thing.kind, *one.told), _picture(one, settings))

@@ -172,7 +172,7 @@ class SimulatedCell:
         coarse = random.normal(0.0, settings.relief_noise_mm, (12, 16)).astype(np.float32)
         return 1e-3 * (heights + cv2.resize(coarse, heights.shape[::-1]))
 
-    def touched_by(self, box: FloatArray) -> tuple[Touch, int]:
+    def touch(self, box: FloatArray) -> tuple[Touch, int]:
         """What an arm sent to ``box`` (4,) px touches: its kind and id (-1: the bare lid)."""
         things = [*self._visible(), *(t for t in self.record.things if t.kind not in _LABELLED.values())]
         if things:
@@ -187,7 +187,7 @@ class SimulatedCell:
 
     def peel(self, box: FloatArray) -> Touch:
         """Removes a sticker from the picture; anything else, and a logo that goes with it, is counted as damage."""
-        kind, object_id = self.touched_by(box)
+        kind, object_id = self.touch(box)
         place = tuple(np.asarray(box, float).tolist())
         self.record.touched.append(Thing(kind.value, object_id, place))
         if kind is Touch.STICKER:

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from sticker_uq.io.coco import ANNOTATIONS, LabelledImage, category_names, load_annotations
-from sticker_uq.io.reading import shown
+from sticker_uq.io.reading import show_value
 from sticker_uq.scene import CLASS_COUNT, FloatArray, InvalidInput, ObjectClass
 
 _Names = Mapping[str, ObjectClass | None]
@@ -61,7 +61,7 @@ def _fraction(path: Path, annotation: Mapping[str, Any], names: _Names) -> float
         usable = isinstance(votes, dict) and {_key(name) for name in votes} <= set(names)
         if not usable or any(type(n) is not int or n < 0 for n in votes.values()) or not sum(votes.values()):
             raise InvalidInput(
-                f"{where}: annotators {shown(votes)}: expected the number of votes for each of {', '.join(names)}"
+                f"{where}: annotators {show_value(votes)}: expected the number of votes for each of {', '.join(names)}"
             )
         stickers = sum(n for name, n in votes.items() if names[_key(name)] == ObjectClass.STICKER)
         return float(stickers / sum(votes.values()))
@@ -75,7 +75,7 @@ def _fraction(path: Path, annotation: Mapping[str, Any], names: _Names) -> float
             or not math.isclose(sum(values), 1, abs_tol=1e-3)
         ):
             raise InvalidInput(
-                f"{where}: probabilities {shown(values)}: expected {CLASS_COUNT} numbers that sum to 1 (background, logo, "
+                f"{where}: probabilities {show_value(values)}: expected {CLASS_COUNT} numbers that sum to 1 (background, logo, "
                 "sticker)"
             )
         return float(values[ObjectClass.STICKER])

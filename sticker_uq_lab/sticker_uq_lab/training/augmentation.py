@@ -60,7 +60,7 @@ def split_items(
     return learned, [item for item, laptop in zip(items, laptops, strict=True) if laptop in held_out]
 
 
-def augmented(item: LabelledImage, size: tuple[int, int] | None, rng: Rng) -> Sample:
+def augment(item: LabelledImage, size: tuple[int, int] | None, rng: Rng) -> Sample:
     """A random variant of ``item``, resized to ``size`` (width, height) or left in the size of its crop.
 
     Zoomed in on a part or out onto a plain margin, mirrored in both directions, with other brightness,
@@ -68,7 +68,7 @@ def augmented(item: LabelledImage, size: tuple[int, int] | None, rng: Rng) -> Sa
     """
     image = read_picture(item)
     image, offset = _window(image, rng)
-    boxes, labels = _shifted(item, offset, image.shape)
+    boxes, labels = _shift(item, offset, image.shape)
     height, width = image.shape[:2]
     if size is not None and size != (width, height):
         # Detectors interpolate without smoothing; area averaging now and then keeps the model from relying on it.
@@ -108,7 +108,7 @@ def _window(image: NDArray[np.uint8], rng: Rng) -> tuple[NDArray[np.uint8], tupl
     return np.asarray(part, np.uint8), (x, y)
 
 
-def _shifted(
+def _shift(
     item: LabelledImage, offset: tuple[int, int], shape: tuple[int, ...]
 ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
     """Boxes and labels of ``item`` in the window that begins at ``offset``, without those mostly outside."""

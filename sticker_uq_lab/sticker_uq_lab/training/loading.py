@@ -54,7 +54,7 @@ def ahead(prepare: Callable[[int], Arrays], count: int, workers: int, *, process
         cv2.setNumThreads(before)
 
 
-def packed(samples: Sequence[Sample]) -> Arrays:
+def pack(samples: Sequence[Sample]) -> Arrays:
     """``samples`` as four arrays: pixels and shapes of the pictures, and of each object its box and label with its picture."""
     owners = np.repeat(np.arange(len(samples)), [len(s.labels) for s in samples])
     return (
@@ -65,8 +65,8 @@ def packed(samples: Sequence[Sample]) -> Arrays:
     )
 
 
-def unpacked(arrays: Arrays) -> list[Sample]:
-    """The inverse of :func:`packed`; the pictures are views."""
+def unpack(arrays: Arrays) -> list[Sample]:
+    """The inverse of :func:`pack`; the pictures are views."""
     pixels, shapes, boxes, (owners, labels) = arrays
     ends = np.cumsum(shapes.prod(axis=1))
     return [

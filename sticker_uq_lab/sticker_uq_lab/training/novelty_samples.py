@@ -57,9 +57,9 @@ def sample(item: LabelledImage, epoch: int, seed: int, size: tuple[int, int] = S
     visible, shares = _visible(np.concatenate([stickers, scene.flat]), scene.raised)
     whole = input_size(item.width, item.height, size)
     size = min(whole, input_size(item.width, item.height))
-    pixels, truth, moved = _placed(scene.image, truth, visible, whole, rng)
+    pixels, truth, moved = _place(scene.image, truth, visible, whole, rng)
     if whole != size:
-        pixels, truth, moved = _windowed(pixels, truth, moved, size, rng)
+        pixels, truth, moved = _cut_window(pixels, truth, moved, size, rng)
     light = pixels.astype(np.float32) * rng.uniform(0.85, 1.15) + rng.uniform(-12, 12)
     noise = rng.standard_normal(light.shape, dtype=np.float32) * np.float32(rng.uniform(0, 3))
     picture = np.asarray(np.clip(np.rint(light + noise), 0, 255), np.uint8)
@@ -72,7 +72,7 @@ def sample(item: LabelledImage, epoch: int, seed: int, size: tuple[int, int] = S
     )
 
 
-def _windowed(
+def _cut_window(
     pixels: NDArray[np.uint8], truth: NDArray[np.uint8], boxes: FloatArray, size: tuple[int, int], rng: Rng
 ) -> tuple[NDArray[np.uint8], NDArray[np.uint8], FloatArray]:
     """The part of ``size`` of picture, truth and boxes around an object or a shape, or anywhere."""
@@ -146,7 +146,7 @@ def _middles(
     return np.stack([target, weight]), edges
 
 
-def _placed(
+def _place(
     image: NDArray[np.uint8], truth: NDArray[np.uint8], boxes: FloatArray, size: tuple[int, int], rng: Rng
 ) -> tuple[NDArray[np.uint8], NDArray[np.uint8], FloatArray]:
     """Picture, truth and boxes in the network's ``size``, scaled by 0.8 to 1.25 and shifted; black beside the picture."""

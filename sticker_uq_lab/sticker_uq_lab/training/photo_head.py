@@ -95,15 +95,15 @@ def fit_photo_head(examples: PhotoExamples, network: PhotoNetwork) -> PhotoHead:
         if own.any() and not own.all():
             truth = torch.from_numpy(examples.classes[own])
             for penalty in PENALTIES:
-                head = _fitted(examples, ~own, penalty).requires_grad_(False)
+                head = _fit(examples, ~own, penalty).requires_grad_(False)
                 found = head(torch.from_numpy(examples.features[own]))
                 losses[penalty] += float(torch.nn.functional.cross_entropy(found, truth, reduction="sum"))
-    head = _fitted(examples, np.ones(len(fold), bool), min(losses, key=lambda penalty: losses[penalty]))
+    head = _fit(examples, np.ones(len(fold), bool), min(losses, key=lambda penalty: losses[penalty]))
     head.network = network.hash
     return head.eval().requires_grad_(False)
 
 
-def _fitted(examples: PhotoExamples, rows: np.ndarray, penalty: float) -> PhotoHead:
+def _fit(examples: PhotoExamples, rows: np.ndarray, penalty: float) -> PhotoHead:
     """Multinomial logistic regression with an L2 ``penalty`` on the examples ``rows`` (N,) bool."""
     features, classes = torch.from_numpy(examples.features[rows]), torch.from_numpy(examples.classes[rows])
     head = PhotoHead()

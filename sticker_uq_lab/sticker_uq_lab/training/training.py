@@ -40,9 +40,9 @@ from sticker_uq.io.coco import LabelledImage, check_objects, dataset_digest, rea
 from sticker_uq.scene import Detections, InvalidInput, ObjectClass
 from sticker_uq_lab.datasets.default_boxes import OVERLAP, covered_share, fitting_scales
 from sticker_uq_lab.training import recipes
-from sticker_uq_lab.training.augmentation import Sample, augmented, split_items
+from sticker_uq_lab.training.augmentation import Sample, augment, split_items
 from sticker_uq_lab.training.checkpoint import STATE, Position, load_state, save_state, saved_network
-from sticker_uq_lab.training.loading import Arrays, ahead, packed, unpacked
+from sticker_uq_lab.training.loading import Arrays, ahead, pack, unpack
 from sticker_uq_lab.training.photo_head import CALLED_FROM, learn_photo_head
 from sticker_uq_lab.training.replicas import Replicas, keep_freed_memory
 from sticker_uq_lab.training.settings import EpochResult, Progress, TrainSettings
@@ -215,7 +215,7 @@ class Training:
                 size = recipes.input_size(settings.model, self.model)
                 order = np.random.default_rng(settings.seed).permutation(len(self.items))
                 samples = [
-                    augmented(self.items[i], size, np.random.default_rng((settings.seed, i)))
+                    augment(self.items[i], size, np.random.default_rng((settings.seed, i)))
                     for i in order[: self.batch_size].tolist()
                 ]
                 recipes.prepare_random(settings.model, self.model, samples, torch.device("cpu"))
@@ -249,7 +249,7 @@ class Training:
         position = self.position
         saved = -math.inf
         with self._replicas() as replicas:
-            prepared = self._prepared()
+            prepared = self._prepare_batches()
             while position.step < self.steps:
                 started = time.monotonic()
                 self._step(replicas, next(prepared, None))
@@ -288,19 +288,19 @@ class Training:
             torch.set_num_threads(before[0])
             cv2.setNumThreads(before[1])
 
-    def _prepared(self) -> Iterator[list[Sample]]:
+    def _prepare_batches(self) -> Iterator[list[Sample]]:
         """The pictures of the steps to come, where other processes prepare them; nothing on a processor."""
         if not self.beside:
             return
         done = self.position.step
 
         def prepare(number: int) -> Arrays:
-            return packed(self._samples(done + number, self._chosen(done + number)))
+            return pack(self._samples(done + number, self._choose(done + number)))
 
         workers = self.settings.threads or os.cpu_count() or 1
-        yield from map(unpacked, ahead(prepare, self.steps - done, workers, processes=True))
+        yield from map(unpack, ahead(prepare, self.steps - done, workers, processes=True))
 
-    def _chosen(self, step: int) -> list[int]:
+    def _choose(self, step: int) -> list[int]:
         epoch, number = divmod(step, self.steps_per_epoch)
         order = np.random.default_rng((self.settings.seed, epoch)).permutation(len(self.items))
         chosen: list[int] = order[number * self.batch_size : (number + 1) * self.batch_size].tolist()
@@ -309,14 +309,14 @@ class Training:
     def _samples(self, step: int, indices: Sequence[int]) -> list[Sample]:
         size, epoch = self._input_size(step), step // self.steps_per_epoch
         return [
-            augmented(self.items[i], size, np.random.default_rng((self.settings.seed, epoch, i)))
+            augment(self.items[i], size, np.random.default_rng((self.settings.seed, epoch, i)))
             for i in indices
         ]
 
     def _step(self, replicas: Replicas, prepared: list[Sample] | None) -> None:
         settings, step = self.settings, self.position.step
         torch.manual_seed(settings.seed * 1_000_003 + step)  # torchvision samples proposals
-        chosen = self._chosen(step)
+        chosen = self._choose(step)
         for group in self.optimizer.param_groups:
             group["lr"] = recipes.learning_rate(self.rate, step, self.steps)
 

@@ -19,7 +19,9 @@ OF_LAB = [name for name in cli.COMMANDS if name not in cli.OWN]
 def test_every_command_of_the_lab_is_registered(monkeypatch):
     named = setup_arguments(monkeypatch, LAB)["entry_points"][cli.ENTRY_POINT_GROUP]
     assert sorted(line.partition(" = ")[0] for line in named) == sorted(OF_LAB)
-    assert {name: cli.installed()[name] for name in OF_LAB} == dict(line.split(" = ") for line in named)
+    assert {name: cli.installed_commands()[name] for name in OF_LAB} == dict(
+        line.split(" = ") for line in named
+    )
 
 
 def test_the_help_of_all_commands_fits_a_screen(monkeypatch):

@@ -27,7 +27,7 @@ def leaves(command: Any, path: tuple[str, ...]) -> list[tuple[tuple[str, ...], A
 def commands() -> list[tuple[tuple[str, ...], Any]]:
     found = []
     for name in cli.COMMANDS:
-        module = importlib.import_module(cli.installed()[name])
+        module = importlib.import_module(cli.installed_commands()[name])
         app = getattr(module, "app", None)
         if app is None:
             app = typer.Typer()

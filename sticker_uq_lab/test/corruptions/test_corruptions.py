@@ -75,7 +75,7 @@ def test_a_moved_box_is_the_box_of_its_moved_mask(name, seed, share):
 
 
 def test_a_quarter_turn_moves_a_box_exactly():
-    turned = plain().warped(rotation_matrix(90, SIZE), plain().image)
+    turned = plain().warp(rotation_matrix(90, SIZE), plain().image)
     x1, y1, x2, y2 = BOX
     # about the middle (160, 120): (x, y) -> (160 - (y - 120), 120 + (x - 160))
     assert turned.boxes[0] == pytest.approx((280 - y2, x1 - 40, 280 - y1, x2 - 40), abs=1e-3)
@@ -94,10 +94,10 @@ def test_a_tilt_about_the_horizontal_is_the_pinhole_camera():
 def test_what_leaves_the_picture_is_hidden_and_what_half_leaves_is_cut():
     picture = plain(boxes=[(10, 100, 50, 140), (200, 100, 240, 140)])
     shift = np.array([[1.0, 0, -30], [0, 1, 0], [0, 0, 1]])
-    moved = picture.warped(shift, picture.image)
+    moved = picture.warp(shift, picture.image)
     assert moved.boxes.tolist() == [[0, 100, 20, 140], [170, 100, 210, 140]]
     assert moved.visible.tolist() == pytest.approx([0.5, 1])
-    further = moved.warped(shift, moved.image)
+    further = moved.warp(shift, moved.image)
     assert further.boxes.tolist() == [[140, 100, 180, 140]]
     assert further.origin.tolist() == [1]
     assert further.hidden.tolist() == [0]
@@ -120,7 +120,7 @@ def test_a_known_shape_counts_and_not_its_box():
     cv2.circle(shapes, (160, 120), 30, (1,), -1)
     box = (130, 90, 191, 151)
     disc = LabelledPicture.of(plain().image, np.array([box], np.float32), np.array([2]), shapes)
-    turned = disc.warped(rotation_matrix(45, SIZE), disc.image)
+    turned = disc.warp(rotation_matrix(45, SIZE), disc.image)
     assert np.abs(turned.boxes[0] - box).max() < 2  # a disc turned about its middle stays
     cover = np.zeros(SIZE[::-1], np.uint8)
     cover[:100] = 1

@@ -17,7 +17,7 @@ from sticker_uq.cli import app
 from sticker_uq.io.bag_writer import BagWriter
 from sticker_uq.io.images import encode_jpeg
 from sticker_uq.io.sources import SourceImage
-from sticker_uq_lab.datasets.frames import chosen_frames
+from sticker_uq_lab.datasets.frames import choose_frames
 from sticker_uq_msgs.msg import Workpiece
 
 
@@ -35,7 +35,7 @@ def frames(*levels: int, period_s: float = 0.5) -> list[SourceImage]:
 
 
 def names(source: list[SourceImage], every: float, motion: float) -> list[str]:
-    return [picture.name for picture, chosen in chosen_frames(source, every, motion) if chosen]
+    return [picture.name for picture, chosen in choose_frames(source, every, motion) if chosen]
 
 
 def test_frames_are_some_time_apart_and_differ_from_the_last_chosen_one():
@@ -48,7 +48,7 @@ def test_frames_are_some_time_apart_and_differ_from_the_last_chosen_one():
 
 
 def test_unreadable_frames_are_not_chosen():
-    every = chosen_frames(frames(0, -1, 50, -1), 0.0, 1.0)
+    every = choose_frames(frames(0, -1, 50, -1), 0.0, 1.0)
     assert [chosen for _, chosen in every] == [True, False, True, False]
 
 

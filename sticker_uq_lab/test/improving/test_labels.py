@@ -9,7 +9,7 @@ from sticker_uq.gate.operator.answers import Answer, OperatorAnswer, OperatorAns
 from sticker_uq.scene import InvalidInput, ObjectClass, ObjectVerdict, Outcome, Reason, SceneDecision, Verdict
 from sticker_uq.testing.scenes import ELSEWHERE, HERE, observed
 from sticker_uq_lab.datasets.from_audit import AnsweredQuestion
-from sticker_uq_lab.improving.labels import Part, _labels, divided
+from sticker_uq_lab.improving.labels import Part, _labels, divide
 from sticker_uq_lab.improving.visits import Group, Visit
 
 DAY_NS = 86_400 * 10**9
@@ -36,7 +36,7 @@ def test_the_newest_judge_spot_checked_ones_prove_and_those_of_another_bundle_tr
     checked = [visit(n, Group.CHECKED) for n in range(5, 30)]
     others = [visit(n) for n in range(30, 230)]
     newest = [visit(n, Group.CHECKED) for n in range(230, 237)]
-    parts = divided([*old, *checked, *others, *newest], "p", 7)
+    parts = divide([*old, *checked, *others, *newest], "p", 7)
     assert {parts[v.name] for v in old} == {Part.LEARN}
     assert {parts[v.name] for v in checked} == {Part.PROVE}
     assert {parts[v.name] for v in newest} == {Part.JUDGE}
@@ -45,13 +45,13 @@ def test_the_newest_judge_spot_checked_ones_prove_and_those_of_another_bundle_tr
         for part in (Part.LEARN, Part.FIT, Part.PROVE)
     ]
     assert shares == pytest.approx([0.6, 0.2, 0.2], abs=0.1)
-    assert parts == divided([*old, *checked, *others, *newest], "p", 7)
+    assert parts == divide([*old, *checked, *others, *newest], "p", 7)
 
 
 @pytest.mark.parametrize("days", [0.0, 500.0])
 def test_a_newest_part_of_nothing_or_of_everything_is_refused(days):
     with pytest.raises(InvalidInput, match=rf"--newest {days:g}"):
-        divided([visit(n) for n in range(20)], "p", days)
+        divide([visit(n) for n in range(20)], "p", days)
 
 
 def test_only_what_nobody_complained_of_is_labelled_as_it_was_released():

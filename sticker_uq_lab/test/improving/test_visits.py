@@ -9,7 +9,7 @@ from lab_helpers.shifts import AuditWriter
 from sticker_uq.gate.operator.answers import Answer
 from sticker_uq.scene import InvalidInput
 from sticker_uq.testing.scenes import HERE, THERE
-from sticker_uq_lab.improving.visits import Group, all_visits, person_rows, screened, visits
+from sticker_uq_lab.improving.visits import Group, all_visits, person_rows, screen, visits
 
 SPOT_CHECK = [{"code": "spot_check"}]
 
@@ -99,7 +99,7 @@ def careful(number: int) -> Answer:
 
 
 def problems(folder: Path, person: str) -> set[str]:
-    found, _ = screened(visits(folder))
+    found, _ = screen(visits(folder))
     return {q.problem for v in found for q in v.questions if q.person == person}
 
 
@@ -112,7 +112,7 @@ def test_a_careful_person_teaches_beside_a_tired_and_a_hostile_one(log, folder):
     assert problems(folder, "careful") == {""}
     for person in ("tired", "hasty", "hostile"):
         assert problems(folder, person) == {"no answer of this person is used"}, person
-    _, persons = screened(visits(folder))
+    _, persons = screen(visits(folder))
     told = {name: counts.refused() for name, counts in persons.items()}
     assert "45 of 45 answers about objects are the same one" in told["tired"]
     assert "45 of 45 questions were answered faster" in told["hasty"]
@@ -125,7 +125,7 @@ def test_one_hasty_answer_is_left_out_and_so_is_what_follows_from_it(log, folder
     log.question("r2", "Ada", (Answer.KEEP, THERE))
     log.laptop("b")
     log.question("r3", "Ada", (Answer.KEEP, THERE))
-    found, _ = screened(visits(folder))
+    found, _ = screen(visits(folder))
     assert [q.problem for v in found for q in v.questions] == [
         "answered faster than one can look", "an earlier answer about the laptop is not used", "",
     ]  # fmt: skip
@@ -138,7 +138,7 @@ def test_where_two_persons_disagree_neither_teaches(log, folder):
     log.laptop("b")
     log.question("r3", "Ada", (Answer.KEEP, HERE))
     log.question("r4", "Bob", (Answer.NOT_THERE, HERE))
-    found, persons = screened(visits(folder))
+    found, persons = screen(visits(folder))
     assert [[q.problem for q in v.questions] for v in found] == [
         ["two persons disagree", "two persons disagree"], ["", ""],
     ]  # fmt: skip
@@ -151,7 +151,7 @@ def test_where_two_persons_disagree_neither_teaches(log, folder):
 def test_a_report_counts_and_names_nobody_unless_asked(log, folder):
     _shift(log, "Bob", 2, careful)
     _shift(log, "Ada", 3, careful)
-    _, persons = screened(visits(folder))
+    _, persons = screen(visits(folder))
     assert [row[:2] for row in person_rows(persons, names=False)] == [("person 1", "3"), ("person 2", "2")]
     assert [row[0] for row in person_rows(persons, names=True)] == ["Ada", "Bob"]
 

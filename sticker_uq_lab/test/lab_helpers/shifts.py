@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from rclpy.serialization import serialize_message
 from sensor_msgs.msg import Image
 
-from sticker_uq.evaluation.metrics.decisions import touched
+from sticker_uq.evaluation.metrics.decisions import match_label
 from sticker_uq.gate import Policy, judge
 from sticker_uq.gate.audit import GENESIS, Entry
 from sticker_uq.gate.box_overlap import as_box
@@ -67,7 +67,7 @@ ANSWER_S = 6
 
 
 def _answer(truth: TrueScene, box: Any, rng: np.random.Generator) -> Answer:
-    place, _ = touched(np.asarray(box, float), np.asarray(truth.boxes, float))
+    place, _ = match_label(np.asarray(box, float), np.asarray(truth.boxes, float))
     sticker = place >= 0 and truth.labels[place] == ObjectClass.STICKER
     if rng.random() < ERRS:
         sticker = not sticker
@@ -137,7 +137,7 @@ def _ask(
     stickers = truth.boxes[truth.labels == ObjectClass.STICKER]
     gone = [as_box(v.object.box) for v in decision.removable()] if left else []
     seen = np.array(boxes + gone, float).reshape(-1, 4)
-    drawn = [as_box(box) for box in stickers if touched(box, seen)[0] < 0]
+    drawn = [as_box(box) for box in stickers if match_label(box, seen)[0] < 0]
     told += [{"answer": Answer.MISSED.name, "box": box} for box in drawn]
     request = f"r-{decision.decision_id}"
     log.add(

@@ -56,7 +56,7 @@ def test_touching_anything_else_is_counted_as_damage(cell):
 def test_the_person_knows_what_lies_there_and_what_was_missed(cell):
     sticker, logo = _box(cell, ObjectClass.STICKER), _box(cell, ObjectClass.LOGO)
     places = [sticker, logo, np.array([0.0, 0.0, 4.0, 4.0])]
-    assert [cell.touched_by(box)[0] for box in places] == [Touch.STICKER, Touch.LOGO, Touch.LID]
+    assert [cell.touch(box)[0] for box in places] == [Touch.STICKER, Touch.LOGO, Touch.LID]
     stickers = int((cell._truth.labels == ObjectClass.STICKER).sum())
     assert len(cell.missed([])) == stickers
     assert len(cell.missed([sticker])) == stickers - 1
@@ -118,7 +118,7 @@ def test_a_logo_that_is_peeled_with_its_sticker_is_damage(hard):
         for box in [np.array(sticker.box) + share * (whole - sticker.box)]
         if harmful(box[None], cell._truth.boxes, cell._truth.labels)[0]
     )
-    assert cell.touched_by(grown)[0] is Touch.STICKER
+    assert cell.touch(grown)[0] is Touch.STICKER
     before = cell.record.wrong, cell.record.removed
     assert cell.peel(grown) is Touch.STICKER
     assert (cell.record.wrong, cell.record.removed) == (before[0] + 1, before[1] + 1)

@@ -7,7 +7,7 @@ import pytest
 from lab_helpers.scenes import rendered
 from sticker_uq.detection import load_weights
 from sticker_uq_lab.training.augmentation import Sample
-from sticker_uq_lab.training.loading import Arrays, ahead, packed, unpacked
+from sticker_uq_lab.training.loading import Arrays, ahead, pack, unpack
 from sticker_uq_lab.training.training import BEST, Training, TrainSettings
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -28,9 +28,9 @@ def samples(number: int) -> list[Sample]:
 @pytest.mark.parametrize("processes", [False, True])
 def test_prepared_samples_come_in_order(processes):
     def prepare(number: int) -> Arrays:
-        return packed(samples(number))
+        return pack(samples(number))
 
-    found = [unpacked(arrays) for arrays in ahead(prepare, 11, 2, processes=processes)]
+    found = [unpack(arrays) for arrays in ahead(prepare, 11, 2, processes=processes)]
     assert len(found) == 11
     for number, own in enumerate(found):
         for one, wanted in zip(own, samples(number), strict=True):

@@ -23,7 +23,7 @@ from sticker_uq.io.coco import EncodedScene, read_coco, write_coco
 from sticker_uq.scene import InvalidInput
 from sticker_uq_lab.rendering import encode_scene, render, sample_scene
 from sticker_uq_lab.training import training
-from sticker_uq_lab.training.augmentation import Sample, augmented, split_items
+from sticker_uq_lab.training.augmentation import Sample, augment, split_items
 from sticker_uq_lab.training.checkpoint import METRICS, STATE
 from sticker_uq_lab.training.recipes import CLAIMED, batch_loss, encode, input_size, match
 from sticker_uq_lab.training.training import BEST, EpochResult, Training, TrainSettings, train
@@ -206,7 +206,7 @@ def test_dropout_in_training_changes_the_loss_by_its_seed(name, scenes):
     torch.manual_seed(0)
     model = build_model(name, min_size=96)
     rng = np.random.default_rng(0)
-    samples = [augmented(item, input_size(name, model) or (128, 96), rng) for item in read_coco(scenes)[:2]]
+    samples = [augment(item, input_size(name, model) or (128, 96), rng) for item in read_coco(scenes)[:2]]
 
     def loss(seed: int | None) -> float:
         torch.manual_seed(1)  # torchvision samples proposals
@@ -248,7 +248,7 @@ def test_every_model_has_a_loss_whose_gradient_reaches_its_backbone(name, scenes
         model.rpn._post_nms_top_n["training"] = 32
     size = input_size(name, model, 0.0)
     items = [item for item in read_coco(scenes) if len(item.labels)][:2]
-    samples = [augmented(item, size, np.random.default_rng(i)) for i, item in enumerate(items)]
+    samples = [augment(item, size, np.random.default_rng(i)) for i, item in enumerate(items)]
     loss = batch_loss(name, model, samples, torch.device("cpu"))
     loss.backward()
     assert math.isfinite(loss.item())
@@ -295,7 +295,7 @@ def test_augmentation_moves_boxes_with_what_they_are_around(tmp_path, scenes):
     )
     seen = set()
     for seed in range(60):
-        sample = augmented(item, (192, 192), np.random.default_rng(seed))
+        sample = augment(item, (192, 192), np.random.default_rng(seed))
         assert sample.image.shape == (192, 192, 3)
         if not len(sample.labels):
             continue

@@ -13,7 +13,7 @@ from lab_helpers.scenes import rendered
 from sticker_uq.detection import build_model
 from sticker_uq.detection.models.ssd import backbone_maps
 from sticker_uq.io.coco import read_coco
-from sticker_uq_lab.training.augmentation import Sample, augmented
+from sticker_uq_lab.training.augmentation import Sample, augment
 from sticker_uq_lab.training.recipes import batch_loss, prepare_random, scale_to_variance
 from test.helpers.models import half_ssd300
 
@@ -42,7 +42,7 @@ def model(built: nn.Module) -> nn.Module:
 
 def samples(folder: Path, size: int) -> list[Sample]:
     items = read_coco(folder)
-    return [augmented(item, (size, size), np.random.default_rng(i)) for i, item in enumerate(items)]
+    return [augment(item, (size, size), np.random.default_rng(i)) for i, item in enumerate(items)]
 
 
 @pytest.mark.parametrize("deviation", [1.0, 0.1])

@@ -22,9 +22,9 @@ from sticker_uq.evaluation.metrics.quality import (
     CLASSES,
     WHOLE,
     Quality,
-    detected_vectors,
     measure_quality,
     read_vectors,
+    vectors_of_detections,
     vectors_table,
 )
 from sticker_uq.evaluation.reporting.quality_report import write_quality
@@ -84,7 +84,7 @@ def some(name: str = "a", seed: int = 0, images: int = 12, resamples: int = 20) 
             rows.append((BOXES[number] + (0 if rng.random() < score else 100), vector))
         found.append(detections(rows))
         truths.append(truth(labels))
-    return measure_quality(detected_vectors(name, found, truths), resamples=resamples)
+    return measure_quality(vectors_of_detections(name, found, truths), resamples=resamples)
 
 
 def test_everything_is_measured_overall_and_by_class_with_intervals():
@@ -96,7 +96,7 @@ def test_everything_is_measured_overall_and_by_class_with_intervals():
     assert sum(plain.value("brier", name) for name in CLASSES) == pytest.approx(plain.value("brier"))
     assert np.isnan(some(resamples=0).rows["low"]).all()
     with pytest.raises(InvalidInput, match="none: nothing was detected on 1 pictures"):
-        detected_vectors("none", [detections([])], [truth([2])])
+        vectors_of_detections("none", [detections([])], [truth([2])])
 
 
 def test_the_report_is_one_page_two_tables_and_charts_that_stand_alone(tmp_path):

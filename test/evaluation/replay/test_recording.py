@@ -14,7 +14,7 @@ from sticker_uq.evaluation.replay.recording import read_recording
 from sticker_uq.gate import Policy, judge
 from sticker_uq.io.bag_writer import BagWriter
 from sticker_uq.io.bags import Bag
-from sticker_uq.io.labelled_images import recorded_workpieces
+from sticker_uq.io.labelled_images import read_workpieces
 from sticker_uq.nodes.common.conversions import decision_to_msg, header_of, scene_to_msg
 from sticker_uq.scene import Outcome
 from sticker_uq.testing.scenes import MS, START, assessment, observed
@@ -123,9 +123,7 @@ def test_a_laptop_that_comes_again_is_another_stay(tmp_path):
 def test_departures_end_the_turn_of_a_laptop(tmp_path):
     laptops = [{"dirty": 1, "clean": 1, "after": 1, "leaves": leaves} for leaves in (True, False)]
     record(tmp_path / "bag", laptops, 0)
-    ms = [
-        ((stamp - START) / MS, name) for stamp, name in recorded_workpieces(tmp_path / "bag", departures=True)
-    ]
+    ms = [((stamp - START) / MS, name) for stamp, name in read_workpieces(tmp_path / "bag", departures=True)]
     assert ms == [(10, "1 (laptop-1)"), (200 + 1 / MS, ""), (310, "2 (laptop-2)")]
-    named = tuple((stamp, name) for stamp, name in recorded_workpieces(tmp_path / "bag", True) if name)
-    assert recorded_workpieces(tmp_path / "bag") == named
+    named = tuple((stamp, name) for stamp, name in read_workpieces(tmp_path / "bag", True) if name)
+    assert read_workpieces(tmp_path / "bag") == named

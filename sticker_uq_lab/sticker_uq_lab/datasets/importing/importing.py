@@ -18,7 +18,7 @@ from sticker_uq.io.coco import (
     EncodedScene,
     LabelledImage,
     box_fault,
-    clipped,
+    clip_box,
     encode_picture,
     with_objects,
     write_coco,
@@ -286,7 +286,7 @@ class Reader:
         x1, y1, x2, y2 = box
         coco = [x1, y1, x2 - x1, y2 - y1]
         fault = box_fault(coco, *size)
-        within = clipped(coco, *size) if min(coco[2:]) > 0 else None
+        within = clip_box(coco, *size) if min(coco[2:]) > 0 else None
         if fault and self.repair:
             self.changes.append(f"{where}: {'left out' if within is None else 'clipped'}: {fault}")
             self.counts.left_out["outside its picture or without area"] += within is None

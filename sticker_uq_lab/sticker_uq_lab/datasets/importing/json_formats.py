@@ -13,7 +13,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 from sticker_uq.io.coco import as_id, entries_of, is_box, is_crowd, is_difficult
 from sticker_uq.io.faults import Faults, LabelCounts
 from sticker_uq.io.images import PICTURE_SUFFIXES
-from sticker_uq.io.reading import read_json, shown
+from sticker_uq.io.reading import read_json, show_value
 from sticker_uq.scene import InvalidInput
 from sticker_uq_lab.datasets.importing import schemas
 from sticker_uq_lab.datasets.importing.labelled_picture import (
@@ -56,7 +56,7 @@ def read_coco_files(
                 image_id, labelled = _coco_object(f"{path}: annotation {identity}", one, names, keys)
                 if image_id not in objects:
                     raise InvalidInput(
-                        f"{labelled.where}: image_id {shown(image_id)} is not among the images"
+                        f"{labelled.where}: image_id {show_value(image_id)} is not among the images"
                     )
                 objects[image_id].append(labelled)
         for identity, image in images.items():
@@ -82,7 +82,7 @@ def _with_id(
         identity = as_id(given := entry.get("id"))
         if identity is None or identity in known:
             text = " is text" if isinstance(given, str) else ""
-            faults.add(f"{path}: {key}: id {shown(given)}{text}: expected an integer that is used once")
+            faults.add(f"{path}: {key}: id {show_value(given)}{text}: expected an integer that is used once")
             continue
         with faults.collected():
             where = f"{path}: {key.removesuffix('s')} {identity}"
@@ -97,11 +97,11 @@ def _coco_object(where: str, one: Any, names: Mapping[int, Any], keys: Keys) -> 
     image_id, category = map(as_id, given.values())
     if image_id is None or category is None or category not in names:
         said = ", ".join(
-            f"{key} {shown(v)}{' (text)' if isinstance(v, str) else ''}" for key, v in given.items()
+            f"{key} {show_value(v)}{' (text)' if isinstance(v, str) else ''}" for key, v in given.items()
         )
         raise InvalidInput(f"{where}: {said}: expected the numbers of an image and a category of the file")
     if one.category_name and one.category_name != names[category]:
-        said = f"category_name {shown(one.category_name)}, but its category_id is that of {shown(names[category])}"
+        said = f"category_name {show_value(one.category_name)}, but its category_id is that of {show_value(names[category])}"
         raise InvalidInput(f"{where}: {said}; expected the same")
     marks = {key: value for key, value in vars(one).items() if value is not None}
     crowd, difficult = is_crowd(marks, where), is_difficult(marks)
@@ -116,12 +116,14 @@ def _coco_box(one: Any, where: str, keys: Keys) -> Shape:
     about = keys.read("coco attributes", attributes, f"{where}: attributes")
     unknown = one.unknown + about.unknown
     if one.bbox_mode not in (None, 1):
-        raise InvalidInput(f"{where}: bbox_mode {shown(one.bbox_mode)}: expected 1 (x, y, width, height)")
+        raise InvalidInput(
+            f"{where}: bbox_mode {show_value(one.bbox_mode)}: expected 1 (x, y, width, height)"
+        )
     if one.bbox in (None, []) and outline and not about.rotation:
         return Shape(outline, None, unknown)
     if not is_box(one.bbox):
         raise InvalidInput(
-            f"{where}: bbox {shown(one.bbox)}: expected four numbers x, y, width, height, or polygons in "
+            f"{where}: bbox {show_value(one.bbox)}: expected four numbers x, y, width, height, or polygons in "
             "segmentation; export boxes too"
         )
     x, y, width, height = map(float, one.bbox)
@@ -139,7 +141,7 @@ def _coco_box(one: Any, where: str, keys: Keys) -> Shape:
     as_corners = _like(area, max(width - x, 0) * max(height - y, 0)) and not _like(area, width * height)
     if not outline and area and as_corners:
         raise InvalidInput(
-            f"{where}: bbox {one.bbox} contradicts area {shown(one.area)}: as corners they would agree; correct it, or give "
+            f"{where}: bbox {one.bbox} contradicts area {show_value(one.area)}: as corners they would agree; correct it, or give "
             "--ignore-key area if the box is right"
         )
     return Shape(around, (given, SIZES), unknown)
@@ -209,7 +211,7 @@ def read_label_studio(
         keys.boxes[path] += boxes_in(tasks)
         for index, task in enumerate(tasks, 1):
             with faults.collected():
-                where = f"{path}: task {shown(task.get('id', index))}"
+                where = f"{path}: task {show_value(task.get('id', index))}"
                 results = _results(task, where, counts, keys)
                 if results is None:
                     counts.note("tasks that nobody finished", [where])
@@ -284,12 +286,12 @@ def _regions(
         region = keys.read("label-studio region", content, place)
         if kind is not None and drawn(kind) not in (*_SHAPES, *_UNREAD, "labels"):
             raise InvalidInput(
-                f"{place}: type {shown(kind)}: is neither a shape nor a remark of Label Studio"
+                f"{place}: type {show_value(kind)}: is neither a shape nor a remark of Label Studio"
             )
         labels = next((v for k, v in region.value.items() if k.endswith("labels")), None)
         given = labels if isinstance(labels, list) else [] if labels is None else [labels]
-        place_of = [shown(region.value.get(part)) for part in ("x", "y", "points")]
-        key: object = index if region.id is None else (shown(region.id), *place_of)
+        place_of = [show_value(region.value.get(part)) for part in ("x", "y", "points")]
+        key: object = index if region.id is None else (show_value(region.id), *place_of)
         first, known, one = shapes.get(key, (place, [], region))
         if known and given:  # ids are copied by some converters
             key, first, known, one = index, place, [], region
@@ -298,7 +300,7 @@ def _regions(
     for place, labels, region in shapes.values():
         if len(labels) != 1:
             raise InvalidInput(
-                f"{place}: {shown(region.type or 'region')} with labels {shown(labels)}: expected a single one; label "
+                f"{place}: {show_value(region.type or 'region')} with labels {show_value(labels)}: expected a single one; label "
                 "it or delete it"
             )
     return [(place, labels[0], region) for place, labels, region in shapes.values()]
@@ -320,7 +322,7 @@ def _picture(
     data = task.get("data", task)
     names = _picture_names(keys.left(data) if isinstance(data, dict) else {})
     if not names:
-        raise InvalidInput(f"{where}: data {shown(data)}: expected the address of a picture")
+        raise InvalidInput(f"{where}: data {show_value(data)}: expected the address of a picture")
     if len(set(names.values())) > 1 or len(shown_in) > 1:
         views = f", and labels of {', '.join(sorted(shown_in))}" if len(shown_in) > 1 else ""
         raise InvalidInput(
@@ -332,7 +334,7 @@ def _picture(
     picture = finder.find(uploaded[1] if uploaded else name, path)
     # without one a region has no box, which matters only where its class does
     pairs = [(region.original_width, region.original_height) for _, _, region in regions]
-    given = {shown(pair): pair for pair in pairs if pair != (None, None)}
+    given = {show_value(pair): pair for pair in pairs if pair != (None, None)}
     if len(given) > 1:
         raise InvalidInput(
             f"{where}: original_width and original_height {', '.join(sorted(given))}: expected the same of every region"
@@ -349,12 +351,12 @@ def _shape(region: Any, where: str, keys: Keys) -> Shape:
     for key in ("image_rotation", "item_index"):
         if getattr(region, key):
             hint = "turn the picture itself" if key == "image_rotation" else "export one picture a task"
-            raise InvalidInput(f"{where}: {key} {shown(getattr(region, key))}: expected 0; {hint}")
+            raise InvalidInput(f"{where}: {key} {show_value(getattr(region, key))}: expected 0; {hint}")
     found = [name for name, key in _SHAPES.items() if key in value]
     named = next((key for key in value if key.endswith("labels")), "region")
     unread = kind in _UNREAD or drawn(named) in _UNREAD or not found
     if unread:
-        raise InvalidInput(f"{where}: {shown(region.type or named)}: {_UNREADABLE}")
+        raise InvalidInput(f"{where}: {show_value(region.type or named)}: {_UNREADABLE}")
     said = {one for one in (kind, drawn(named)) if one in _SHAPES}
     if len(found) > 1 or said - set(found):
         raise InvalidInput(

@@ -12,7 +12,7 @@ from pathlib import Path, PurePosixPath
 from sticker_uq.io.coco import LONGEST
 from sticker_uq.io.faults import Faults, LabelCounts
 from sticker_uq.io.images import PICTURE_SUFFIXES, picture_files
-from sticker_uq.io.reading import shown
+from sticker_uq.io.reading import show_value
 from sticker_uq.scene import InvalidInput
 
 Corners = tuple[float, float, float, float]
@@ -58,7 +58,7 @@ def named_object(
     name: object, where: str, shape: Callable[[], Shape], crowd: bool = False, difficult: bool = False
 ) -> NamedObject:
     if not isinstance(name, str) or not name.strip():
-        raise InvalidInput(f"{where}: class {shown(name)}: expected a name")
+        raise InvalidInput(f"{where}: class {show_value(name)}: expected a name")
     name = unicodedata.normalize("NFC", name.strip())
     try:
         one = shape()
@@ -140,7 +140,9 @@ class PictureFinder:
         """
         if not (candidates := self.called(name)):
             listed = ", ".join(map(str, self._roots)) or "any folder"
-            raise InvalidInput(f"picture {shown(name)} is not below {listed}; give its folder with --images")
+            raise InvalidInput(
+                f"picture {show_value(name)} is not below {listed}; give its folder with --images"
+            )
         whole = name.replace("\\", "/")
         folders = tuple(part for part in PurePosixPath(whole).parts[:-1] if part not in (".", ".."))
         common = [_common_end(path.parts[:-1], folders) for path in candidates]
@@ -148,7 +150,9 @@ class PictureFinder:
         if len(best) > 1 and beside is not None:
             best = [path for path in best if beside.parent in path.parents] or best
         if len(best) > 1:
-            raise InvalidInput(f"picture {shown(name)} may be {best[0]} or {best[1]}; expected a single one")
+            raise InvalidInput(
+                f"picture {show_value(name)} may be {best[0]} or {best[1]}; expected a single one"
+            )
         if folders:
             left = "/".join(folders[: len(folders) - max(common)])
             foreign = re.match("/|[A-Za-z]:", whole) is not None
@@ -185,13 +189,13 @@ class PictureFinder:
                 )
             if odd:
                 also = f", as does {other.path} for {other.name}" if other else ""
-                faults.add(f"picture {shown(odd.name)} is not there: {odd.path} {where}{also}", way)
+                faults.add(f"picture {show_value(odd.name)} is not there: {odd.path} {where}{also}", way)
         for ones in spread.values():
             two = next((one for one in ones if one.path.parent != ones[0].path.parent), None)
             if two and not {one.path.parent.resolve() for one in ones} <= {self._chosen}:
                 faults.add(
-                    f"picture {shown(two.name)} is not there: {two.path} {where}, and {ones[0].path} for {shown(ones[0].name)} "
-                    "in another one",
+                    f"picture {show_value(two.name)} is not there: {two.path} {where}, and {ones[0].path} for "
+                    f"{show_value(ones[0].name)} in another one",
                     way,
                 )
 
@@ -202,7 +206,7 @@ def same_name(where: str, key: str, name: str, path: str, finder: PictureFinder)
     two, one = finder.called(other), finder.called(last)
     if other and file_key(last) != file_key(other) and two and not set(one) & set(two):
         raise InvalidInput(
-            f"{where}: {key} {shown(name)} and path {shown(path)} name two pictures that are there; give --ignore-key "
+            f"{where}: {key} {show_value(name)} and path {show_value(path)} name two pictures that are there; give --ignore-key "
             "path if the first is right"
         )
 
@@ -253,7 +257,7 @@ def number(text: object, name: str) -> float:
     except (TypeError, ValueError, OverflowError):
         value = float("nan")
     if not abs(value) <= LONGEST:
-        raise InvalidInput(f"{name} {shown(text)}: expected a number")
+        raise InvalidInput(f"{name} {show_value(text)}: expected a number")
     return value
 
 
@@ -270,7 +274,7 @@ def side(text: object, name: str) -> int:
     """``text`` as a side in pixels; InvalidInput, which calls it ``name``, when it is none."""
     value = number(text, name)
     if value < 1 or value != int(value):
-        raise InvalidInput(f"{name} {shown(text)}: expected a positive integer")
+        raise InvalidInput(f"{name} {show_value(text)}: expected a positive integer")
     return int(value)
 
 

@@ -15,7 +15,7 @@ from xml.etree.ElementTree import Element
 from pydantic import BeforeValidator, Field, StrictInt, TypeAdapter
 
 from sticker_uq.io.faults import Faults
-from sticker_uq.io.reading import MOST_JSON, marked_encoding, read_bytes, shown
+from sticker_uq.io.reading import MOST_JSON, marked_encoding, read_bytes, show_value
 from sticker_uq.scene import InvalidInput
 from sticker_uq_lab.datasets.importing.labelled_picture import number
 
@@ -57,8 +57,8 @@ class Schema(NamedTuple):
 
 def unknown_key(part: str, key: str, count: int, where: str) -> str:
     return (
-        f"{where}: key {shown(key)} ({count} times in {part}) is not known: it may change a box, a class or the picture; look "
-        f"at it, and give --ignore-key {shown(key)[1:-1]} if it does not"
+        f"{where}: key {show_value(key)} ({count} times in {part}) is not known: it may change a box, a class or the picture; "
+        f"look at it, and give --ignore-key {show_value(key)[1:-1]} if it does not"
     )
 
 
@@ -84,7 +84,7 @@ class Keys:
         """
         kind, _, name = part.partition(" ")
         if not isinstance(content, dict):
-            raise InvalidInput(f"{where}: {shown(content)}: expected {name} with keys")
+            raise InvalidInput(f"{where}: {show_value(content)}: expected {name} with keys")
         schema = SCHEMAS[kind][name]
         given = {key: value for key, value in self.left(content).items() if value is not None and value != ""}
         patterns = schema.harmless.split()
@@ -103,9 +103,9 @@ class Keys:
                     raise ValueError(key)
                 setattr(found, key, adapter.validate_python(given[key]) if key in given else default)
             except ValueError:  # as is pydantic's
-                also = f"; not read: {', '.join(map(shown, unknown))}" if unknown else ""
+                also = f"; not read: {', '.join(map(show_value, unknown))}" if unknown else ""
                 raise InvalidInput(
-                    f"{where}: {key} {shown(content.get(key))}: expected {expected}{also}"
+                    f"{where}: {key} {show_value(content.get(key))}: expected {expected}{also}"
                 ) from None
         return found
 

@@ -14,7 +14,7 @@ from defusedxml import DefusedXmlException
 from defusedxml.ElementTree import fromstring
 
 from sticker_uq.io.faults import Faults, LabelCounts
-from sticker_uq.io.reading import MIB, marked_encoding, read_bytes, shown
+from sticker_uq.io.reading import MIB, marked_encoding, read_bytes, show_value
 from sticker_uq.scene import InvalidInput
 from sticker_uq_lab.datasets.importing.labelled_picture import (
     CORNERS,
@@ -133,7 +133,7 @@ def _voc_box(content: dict[str, Any], where: str, keys: Keys) -> Shape:
         )
     one = keys.read("voc object", content, where)
     if one.type not in ("", "bndbox"):
-        raise InvalidInput(f"{where}: <type> {shown(one.type)}: expected bndbox")
+        raise InvalidInput(f"{where}: <type> {show_value(one.type)}: expected bndbox")
     box = keys.read("voc bndbox", shape, f"{where}: <bndbox>")
     corners = (box.xmin, box.ymin, box.xmax, box.ymax)
     about, unknown = _attributes(one.attributes, where, keys)
@@ -180,7 +180,7 @@ def read_cvat(
         subsets = {element.get("subset", "") for element in root.findall("image")} - {""}
         for element in root.findall("image"):
             name, width, height = (element.get(key) for key in ("name", "width", "height"))
-            where = f"{path}: image {shown(name)}"
+            where = f"{path}: image {show_value(name)}"
             counts.pictures += 1
             shapes = [shape for shape in element if shape.tag != "tag"]
             counts.objects += len(shapes)
@@ -207,7 +207,7 @@ def _in_subset(name: str, subset: str, subsets: set[str], finder: PictureFinder)
 def _cvat_shape(shape: Element, where: str, keys: Keys) -> Shape:
     if shape.tag not in _SHAPES:
         raise InvalidInput(
-            f"{where}: <{shape.tag}> of class {shown(shape.get('label'))}: expected one of {', '.join(_SHAPES)}; draw a box "
+            f"{where}: <{shape.tag}> of class {show_value(shape.get('label'))}: expected one of {', '.join(_SHAPES)}; draw a box "
             "in CVAT, or leave the class out with --ignore"
         )
     one = keys.read(f"cvat {shape.tag}", content_of(shape), where)
@@ -217,13 +217,13 @@ def _cvat_shape(shape: Element, where: str, keys: Keys) -> Shape:
         area = sum(float(run) for run in runs if run.isdecimal())
         if len(runs) > 1 and (area != one.width * one.height or not all(map(str.isdecimal, runs))):
             raise InvalidInput(
-                f"{where}: rle {shown(one.rle)} of {area:g} pixels: expected the {one.width:g} x {one.height:g} of its box"
+                f"{where}: rle {show_value(one.rle)} of {area:g} pixels: expected the {one.width:g} x {one.height:g} of its box"
             )
         return Shape((one.left, one.top, one.left + one.width, one.top + one.height), None, one.unknown)
     if shape.tag == "polygon":
         pairs = [pair.split(",") for pair in one.points.split(";")]
         if not all(len(pair) == 2 for pair in pairs):
-            raise InvalidInput(f"{where}: points {shown(one.points)}: expected x1,y1;x2,y2;...")
+            raise InvalidInput(f"{where}: points {show_value(one.points)}: expected x1,y1;x2,y2;...")
         points = ((number(x, f"{where}: points"), number(y, f"{where}: points")) for x, y in pairs)
         return Shape(bounding(points), None, one.unknown)
     if shape.tag == "ellipse":

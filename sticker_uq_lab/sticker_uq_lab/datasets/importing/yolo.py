@@ -15,7 +15,7 @@ import yaml
 from sticker_uq.io.faults import Faults, LabelCounts
 from sticker_uq.io.files import files_in
 from sticker_uq.io.images import PICTURE_SUFFIXES
-from sticker_uq.io.reading import MIB, read_text, read_yaml, shown
+from sticker_uq.io.reading import MIB, read_text, read_yaml, show_value
 from sticker_uq.scene import InvalidInput
 from sticker_uq_lab.datasets.importing import labelled_picture, schemas
 from sticker_uq_lab.datasets.importing.labelled_picture import CENTRE, READINGS, Corners, file_key, number
@@ -172,7 +172,7 @@ def class_names(path: Path, keys: schemas.Keys) -> tuple[Mapping[int, str], int]
     names: Any = yaml.load(read_text(path, _MOST), yaml.BaseLoader).get("names")
     if not names or isinstance(names, str):
         raise InvalidInput(
-            f"{path}: names {'is empty' if not names else shown(names)}: expected a list of the names of the classes, "
+            f"{path}: names {'is empty' if not names else show_value(names)}: expected a list of the names of the classes, "
             "indented below names:"
         )
     shape = keys.header(
@@ -181,9 +181,9 @@ def class_names(path: Path, keys: schemas.Keys) -> tuple[Mapping[int, str], int]
     if isinstance(names, list):
         names = {str(index): name for index, name in enumerate(names)}
     if not all(k.isdecimal() and isinstance(name, str) and name.strip() for k, name in names.items()):
-        raise InvalidInput(f"{path}: names {shown(names)}: expected a list of the names of the classes")
+        raise InvalidInput(f"{path}: names {show_value(names)}: expected a list of the names of the classes")
     if (count := content.get("nc")) not in (None, len(names)):
-        raise InvalidInput(f"{path}: nc {shown(count)}: contradicts names, which has {len(names)}")
+        raise InvalidInput(f"{path}: nc {show_value(count)}: contradicts names, which has {len(names)}")
     return {int(key): name.strip() for key, name in names.items()}, shape[0] * shape[1]
 
 
@@ -223,7 +223,9 @@ def _object(
     whole = words[0].removesuffix(".0")  # some exporters write all numbers as floats
     kind = int(whole) if whole.isdecimal() and len(whole) < 10 else -1
     if kind not in names:
-        raise InvalidInput(f"{where}: class {shown(words[0])}: expected one of 0 to {max(names, default=-1)}")
+        raise InvalidInput(
+            f"{where}: class {show_value(words[0])}: expected one of 0 to {max(names, default=-1)}"
+        )
     return labelled_picture.named_object(names[kind], where, partial(_box, where, words[1:], points))
 
 

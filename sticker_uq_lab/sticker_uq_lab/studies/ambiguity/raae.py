@@ -186,7 +186,7 @@ def train_round(
         _train(encoder, decoder, discriminator, batches, settings)
     for network in (encoder, decoder, discriminator):
         network.eval()
-    acceptances = _accepted(encoder, discriminator, batches)
+    acceptances = _accept(encoder, discriminator, batches)
     return [
         Raae(pair, shape, settings, encoder.one(r), decoder.one(r), discriminator.one(r), acceptance)
         for r, (pair, acceptance) in enumerate(zip(pairs, acceptances, strict=True))
@@ -259,7 +259,7 @@ def _step(optimizer: torch.optim.Optimizer, loss: Tensor) -> None:
 
 
 @torch.no_grad()
-def _accepted(encoder: _Bank, discriminator: _Bank, batches: _Batches, rounds: int = 20) -> list[Acceptance]:
+def _accept(encoder: _Bank, discriminator: _Bank, batches: _Batches, rounds: int = 20) -> list[Acceptance]:
     told, right = [], []
     for _ in range(rounds):
         codes, given = encoder(batches.pictures()), batches.given

@@ -21,7 +21,7 @@ from sticker_uq_lab.studies.detectors.measures import (
     in_order,
     label,
     measures_of,
-    paired,
+    pair_measures,
 )
 from sticker_uq_lab.studies.detectors.significance import correlations, friedman, tiers
 
@@ -76,7 +76,7 @@ def analyse(table: pd.DataFrame, profile: Profile, resamples: int = RESAMPLES, s
         collected["tiers"], columns=["dataset", "dropout_rate", "measure", "model", "tier"]
     )
     frames = {name: pd.DataFrame(collected[name]) for name in ("means", "friedman", "pairs", "correlations")}
-    pooled = pd.DataFrame(_pooled(groups, measures, resamples, seed))
+    pooled = pd.DataFrame(_pool(groups, measures, resamples, seed))
     return Analysis(profile, tiers=ordered, best=best_models(ordered), pooled=pooled, **frames)
 
 
@@ -91,9 +91,9 @@ def best_models(ordered: pd.DataFrame) -> pd.DataFrame:
     for (dataset, measure), rows in first.groupby(["dataset", "measure"], sort=False):
         tops = [tuple(group["model"]) for _, group in rows.groupby("dropout_rate", dropna=False)]
         cells[dataset, measure] = tuple(in_order(set(significance.best_everywhere(tops))))
-    rows = [{"dataset": d} | {m: _joined(cells[d, m]) for m in measures if (d, m) in cells} for d in datasets]
-    last = {m: significance.recommended([cells[d, m] for d in datasets if (d, m) in cells]) for m in measures}
-    return pd.DataFrame([*rows, {"dataset": RECOMMENDED} | {m: _joined(last[m]) for m in measures}])
+    rows = [{"dataset": d} | {m: _join(cells[d, m]) for m in measures if (d, m) in cells} for d in datasets]
+    last = {m: significance.recommend([cells[d, m] for d in datasets if (d, m) in cells]) for m in measures}
+    return pd.DataFrame([*rows, {"dataset": RECOMMENDED} | {m: _join(last[m]) for m in measures}])
 
 
 def _means(
@@ -112,7 +112,7 @@ def _means(
 def _compare(
     collected: Rows, where: significance.Row, rows: pd.DataFrame, measure: Measure, profile: Profile
 ) -> None:
-    values, left_out = paired(rows, measure, profile)
+    values, left_out = pair_measures(rows, measure, profile)
     models = list(values.columns)
     if len(models) < 2 or values.empty:
         return
@@ -152,7 +152,7 @@ def _correlations(
     return found
 
 
-def _pooled(
+def _pool(
     groups: Sequence[tuple[str, float, pd.DataFrame]], measures: Sequence[Measure], resamples: int, seed: int
 ) -> list[significance.Row]:
     if ACCURACY not in measures:
@@ -170,5 +170,5 @@ def _pooled(
     return found
 
 
-def _joined(models: Sequence[str]) -> str:
+def _join(models: Sequence[str]) -> str:
     return "/".join(map(label, models)) or "-"

@@ -13,7 +13,7 @@ import pandas as pd
 
 from sticker_uq.detection.names import MODEL_NAMES
 from sticker_uq.evaluation.reporting.document import Table
-from sticker_uq.io.reading import MIB, check_regular, shown
+from sticker_uq.io.reading import MIB, check_regular, show_value
 from sticker_uq.scene import METRICS, InvalidInput
 
 Profile = Literal["paper", "simula_rp"]
@@ -93,7 +93,7 @@ def read_results(path: Path) -> pd.DataFrame:
     table = table.rename(columns={name: COLUMNS.get(str(name).lower(), str(name)) for name in table.columns})
     for name in ("image", "model"):
         if name not in table:
-            raise InvalidInput(f"{path}: has no column {name!r}, found {shown(list(table.columns))}")
+            raise InvalidInput(f"{path}: has no column {name!r}, found {show_value(list(table.columns))}")
     if not measures_of(table):
         raise InvalidInput(f"{path}: has none of the columns {', '.join(BY_NAME)}")
     for name, value in _DEFAULTS.items():
@@ -151,7 +151,7 @@ def conditions(table: pd.DataFrame) -> list[tuple[str, float, pd.DataFrame]]:
     return [(str(dataset), float(rate), rows) for (dataset, rate), rows in groups]
 
 
-def paired(rows: pd.DataFrame, measure: Measure, profile: Profile) -> tuple[pd.DataFrame, int]:
+def pair_measures(rows: pd.DataFrame, measure: Measure, profile: Profile) -> tuple[pd.DataFrame, int]:
     """The ``measure``, a row per image, a column per model (order of the paper), and how many images were left out.
 
     Only images that every model was measured on. ``simula_rp`` leaves an image out of every measure when one model found nothing

@@ -151,7 +151,7 @@ def _rank_sums(difference: FloatArray) -> tuple[float, float, int]:
 _FEWEST = 3  # images below which a correlation says nothing
 
 
-def correlated(
+def correlate(
     first: FloatArray, second: FloatArray, alternative: Alternative = "two-sided", ranks: bool = True
 ) -> tuple[float, float]:
     """Spearman's rho, or Pearson's correlation, and its p; NaN for fewer than 3 values or where one does not vary."""
@@ -174,8 +174,8 @@ def correlations(
     for values in metrics:
         known = ~(np.isnan(accuracy) | np.isnan(values))
         both = accuracy[known], values[known], alternative
-        rho, p = correlated(*both)
-        pearson, pearson_p = correlated(*both, ranks=False)
+        rho, p = correlate(*both)
+        pearson, pearson_p = correlate(*both, ranks=False)
         rows.append({"images": int(known.sum()), "rho": rho, "p": p, "p_holm": p, "pearson": pearson})
         by_value.append(pearson_p)
     by_rank = holm(np.array([row["p"] for row in rows])).tolist()
@@ -196,7 +196,7 @@ def pooled_correlation(
     accuracy, values, images = accuracy[known], values[known], images[known]
 
     def statistic(chosen: IntArray) -> FloatArray:
-        return np.array([correlated(accuracy[chosen], values[chosen])[0]])
+        return np.array([correlate(accuracy[chosen], values[chosen])[0]])
 
     rho = float(statistic(np.arange(len(accuracy)))[0])
     low = high = math.nan
@@ -229,7 +229,7 @@ def best_everywhere(tops: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
     return tuple(model for model in tops[0] if all(model in top for top in tops)) if tops else ()
 
 
-def recommended(cells: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
+def recommend(cells: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
     """The last row of Table 3: the models best on every data set, or else the set best on most of them."""
     if shared := best_everywhere(cells):
         return shared

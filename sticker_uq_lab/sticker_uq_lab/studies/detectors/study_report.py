@@ -249,7 +249,7 @@ def write_report(study: Study, folder: Path, resamples: int = RESAMPLES) -> str:
         "transfer": transfer_table(study),
     }
     blocks: list[document.Block] = [f"# Study of {len(settings.models)} models", study_findings(study)]
-    for title, note, table in _shown(study, tables):
+    for title, note, table in _show(study, tables):
         blocks += [f"## {title}", note, measures.figures_table(table)]
     charts: list[document.Block] = []
     for dataset in dict.fromkeys(analysis.means["dataset"]):
@@ -280,7 +280,7 @@ def study_findings(study: Study) -> str:
     )
 
 
-def _shown(study: Study, tables: Mapping[str, pd.DataFrame]) -> list[tuple[str, str, pd.DataFrame]]:
+def _show(study: Study, tables: Mapping[str, pd.DataFrame]) -> list[tuple[str, str, pd.DataFrame]]:
     rate = reference_rate(study)
     pairs, by_rate = tables["pairs"], tables["quality"]
     if not pairs.empty:

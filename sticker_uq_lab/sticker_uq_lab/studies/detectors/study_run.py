@@ -71,7 +71,7 @@ def run_study(
     weights = {model.label: weights_hash(model, settings) for model in settings.models}
     folder.mkdir(parents=True, exist_ok=True)
     with JsonStore(folder / CELLS) as store:
-        attacks, assessments = _planned(settings, folder, data, weights)
+        attacks, assessments = _plan(settings, folder, data, weights)
         plan: dict[str, Sequence[Task]] = {"attacks": attacks, "cells": assessments}
         for stage, tasks in plan.items():
             missing = list(_missing(tasks, store))
@@ -91,7 +91,7 @@ def run_study(
     return Study(settings, *tables, weights)
 
 
-def _planned(
+def _plan(
     settings: StudySettings, folder: Path, data: Mapping[str, list[LabelledImage]], weights: Mapping[str, str]
 ) -> tuple[list[AttackTask], list[Assess]]:
     """All tasks, in a fixed order."""

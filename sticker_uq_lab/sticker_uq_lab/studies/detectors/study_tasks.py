@@ -235,7 +235,7 @@ _RESULTS = ("iterations", "rms", "linf", "targets", "fooled", "success")
 
 
 def perform_task(task: Task, settings: StudySettings) -> dict[str, Any]:
-    return _attack(task, settings) if isinstance(task, AttackTask) else _assessed(task, settings)
+    return _attack(task, settings) if isinstance(task, AttackTask) else _assess(task, settings)
 
 
 def _attack(task: AttackTask, settings: StudySettings) -> dict[str, Any]:
@@ -255,7 +255,7 @@ def _attack(task: AttackTask, settings: StudySettings) -> dict[str, Any]:
     }
 
 
-def _assessed(task: Assess, settings: StudySettings) -> dict[str, Any]:
+def _assess(task: Assess, settings: StudySettings) -> dict[str, Any]:
     detectors = _detectors(settings.detector(task.model), settings.rates)
     first = next(iter(detectors.values()))
     truth = task.item if task.file is None else replace(task.item, path=task.file)

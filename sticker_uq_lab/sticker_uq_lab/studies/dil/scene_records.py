@@ -22,7 +22,7 @@ from sticker_uq.scene import METRICS, Detections, ObjectClass, StochasticSamples
 from sticker_uq.uncertainty import observe
 from sticker_uq.uncertainty.cluster import ClusterSettings
 from sticker_uq_lab.datasets.abnormal import AbnormalImage
-from sticker_uq_lab.kept_pieces import fingerprint, kept_document
+from sticker_uq_lab.kept_pieces import fingerprint, read_or_make_document
 from sticker_uq_lab.studies.dil.bayes_od import bayes_od
 
 FLOOR = 0.01
@@ -108,7 +108,7 @@ def record_case(
             progress()
         return rows
 
-    rows = kept_document(cache.with_name(f"{cache.stem}_{key}.json"), record)
+    rows = read_or_make_document(cache.with_name(f"{cache.stem}_{key}.json"), record)
     return [SceneRecord(**row) for row in rows]
 
 

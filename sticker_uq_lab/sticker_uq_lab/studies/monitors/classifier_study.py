@@ -25,7 +25,7 @@ from sticker_uq.monitors import MONITORS, Objects, measure_cost, monitor_named
 from sticker_uq.monitors.crop_network import CropNetwork, CropTraining, class_vectors, parts_of, train_network
 from sticker_uq.scene import FloatArray, IntArray
 from sticker_uq.uncertainty.metrics import entropy
-from sticker_uq_lab.kept_pieces import fingerprint, kept_document
+from sticker_uq_lab.kept_pieces import fingerprint, read_or_make_document
 from sticker_uq_lab.studies.ambiguity import raae
 from sticker_uq_lab.studies.monitors.crop_changes import adversarial, corrupt
 from sticker_uq_lab.studies.monitors.material import Material, Tell
@@ -165,7 +165,7 @@ def run_study(
             stage = f"{architecture}, seed {seed + 1} of {settings.seeds}"
             tell(stage)
             within = partial(_tell_within, tell, stage)
-            results.append(_kept(material, settings, ambiguous, seed, out, architecture, within))
+            results.append(_read_or_compute(material, settings, ambiguous, seed, out, architecture, within))
         tell(f"{architecture} without ambiguous crops")
         clean.append(_clean_accuracy(material, settings, architecture, out))
     return StudyResult(material.name, settings, results, float(np.mean(clean)))
@@ -304,7 +304,7 @@ def run_seed(
     }
 
 
-def _kept(
+def _read_or_compute(
     material: Material,
     settings: MonitorStudySettings,
     ambiguous: Callable[[], AmbiguousCrops],
@@ -326,7 +326,7 @@ def _kept(
     arrays = (material.train, material.test, material.invalid, *labels)
     prefix = "" if architecture == CONVOLUTIONAL else f"{architecture}_"
     mark = fingerprint(named, *arrays)
-    found: SeedResult = kept_document(
+    found: SeedResult = read_or_make_document(
         out and out / f"{prefix}seed_{seed}_{mark}.json",
         lambda: run_seed(material, settings, ambiguous(), seed, architecture, progress),
     )
@@ -344,7 +344,7 @@ def _clean_accuracy(
         return float((observe_crops(plain, material.test, 1, 0).predicted == material.test_labels).mean())
 
     mark = fingerprint([_FORMAT, architecture, asdict(training)], material.train, material.test)
-    return float(kept_document(out and out / f"clean_{mark}.json", measure))
+    return float(read_or_make_document(out and out / f"clean_{mark}.json", measure))
 
 
 def classifier_report(result: StudyResult) -> str:

@@ -132,7 +132,7 @@ def _descend(
 Corruption = Callable[[FloatArray, Rng], FloatArray]
 
 
-def _moved(
+def _move(
     picture: FloatArray, a: float, b: float, c: float, d: float, x: float = 0.0, y: float = 0.0
 ) -> FloatArray:
     """The picture (h, w, C) under an affine map of coordinates around its centre."""
@@ -148,14 +148,14 @@ def _impulse_noise(picture: FloatArray, rng: Rng) -> FloatArray:
     return np.where(drawn < 0.06, 0, np.where(drawn > 0.94, 1, picture))
 
 
-def _rotated(picture: FloatArray, rng: Rng) -> FloatArray:
+def _rotate(picture: FloatArray, rng: Rng) -> FloatArray:
     angle = np.radians(rng.uniform(25, 45)) * rng.choice([-1, 1])
-    return _moved(picture, np.cos(angle), -np.sin(angle), np.sin(angle), np.cos(angle))
+    return _move(picture, np.cos(angle), -np.sin(angle), np.sin(angle), np.cos(angle))
 
 
-def _scaled(picture: FloatArray, rng: Rng) -> FloatArray:
+def _scale(picture: FloatArray, rng: Rng) -> FloatArray:
     size = rng.uniform(0.5, 0.7)
-    return _moved(picture, size, 0, 0, size)
+    return _move(picture, size, 0, 0, size)
 
 
 def _fog(picture: FloatArray, rng: Rng) -> FloatArray:
@@ -180,10 +180,10 @@ CORRUPTIONS: dict[str, Corruption] = {
     "gaussian_noise": lambda picture, rng: picture + rng.normal(0, 0.2, picture.shape).astype(np.float32),
     "impulse_noise": _impulse_noise,
     "blur": lambda picture, rng: cv2.GaussianBlur(picture, (0, 0), 0.11 * picture.shape[1]),
-    "rotate": _rotated,
-    "shear": lambda picture, rng: _moved(picture, 1, rng.choice([-1, 1]) * rng.uniform(0.4, 0.7), 0, 1),
-    "scale": _scaled,
-    "translate": lambda picture, rng: _moved(
+    "rotate": _rotate,
+    "shear": lambda picture, rng: _move(picture, 1, rng.choice([-1, 1]) * rng.uniform(0.4, 0.7), 0, 1),
+    "scale": _scale,
+    "translate": lambda picture, rng: _move(
         picture, 1, 0, 0, 1, *(rng.choice([-1, 1], 2) * rng.uniform(0.15, 0.25, 2))
     ),
     "contrast": lambda picture, rng: picture.mean() + 0.3 * (picture - picture.mean()),

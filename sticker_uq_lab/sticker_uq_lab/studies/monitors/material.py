@@ -147,7 +147,7 @@ def _read_idx(folder: Path, name: str) -> NDArray[np.uint8]:
         )
     content = read_bytes(path, _MOST_BYTES)
     if path is packed:
-        content = _unpacked(content, path)
+        content = _unpack(content, path)
     if len(content) < 4 or content[:2] != b"\0\0" or content[2] != _UINT8:
         raise InvalidInput(f"{path}: no IDX file of bytes")
     dimensions = content[3]
@@ -160,7 +160,7 @@ def _read_idx(folder: Path, name: str) -> NDArray[np.uint8]:
     return np.frombuffer(content, np.uint8, offset=start).reshape(shape)
 
 
-def _unpacked(content: bytes, path: Path) -> bytes:
+def _unpack(content: bytes, path: Path) -> bytes:
     try:
         with gzip.open(io.BytesIO(content)) as stream:
             found = stream.read(_MOST_BYTES + 1)

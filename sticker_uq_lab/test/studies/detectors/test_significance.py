@@ -16,7 +16,7 @@ from sticker_uq_lab.studies.detectors.significance import (
     correlations,
     friedman,
     pooled_correlation,
-    recommended,
+    recommend,
     signed_rank,
     tiers,
 )
@@ -67,7 +67,7 @@ def test_models_that_beat_each_other_in_a_circle_are_tied():
 def test_best_and_recommended():
     assert best_everywhere([("a", "b"), ("b", "c")]) == ("b",)
     assert best_everywhere([("a",), ("b",)]) == ()
-    assert recommended([("a",), ("b",), ("b",)]) == ("b",)
+    assert recommend([("a",), ("b",), ("b",)]) == ("b",)
 
 
 def test_correlations_leave_out_what_was_not_measured():
