@@ -6,7 +6,9 @@ OMP_NUM_THREADS=1 python -m benchmarks.clustering --json benchmarks/results/clus
 
 import json
 import time
+from pathlib import Path
 from statistics import median
+from typing import Any
 
 import numpy as np
 import torch
@@ -54,6 +56,23 @@ def _row(samples: StochasticSamples) -> dict[str, float]:
             spent[name].append((time.thread_time() - start) * 1e3)
     counts = {"boxes": len(some), "objects": int(labels.max(initial=-1)) + 1}
     return counts | {name: round(median(times), 1) for name, times in spent.items()}
+
+
+def read(file: Path) -> dict[str, Any]:
+    """What a run wrote to ``file``."""
+    return dict(json.loads(file.read_text(encoding="utf-8")))
+
+
+def table(found: dict[str, Any]) -> str:
+    """The table of docs/gpu.md: a line per image."""
+    lines = [
+        "| network | boxes | objects | clustered, ms | with all uncertainties, ms |",
+        "|---|---|---|---|---|",
+    ]
+    for name, rows in found.items():
+        for row in rows:
+            lines.append(f"| {name} | {' | '.join(str(value) for value in row.values())} |")
+    return "\n".join(lines)
 
 
 if __name__ == "__main__":

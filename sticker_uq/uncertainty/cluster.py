@@ -233,14 +233,16 @@ def _objects_of_group(boxes: np.ndarray, passes: IntArray, settings: ClusterSett
     if distinct(passes) < settings.min_cluster_size:
         return []
     _check_bound(len(boxes), MOST_TOGETHER, "boxes that hang together")
-    found = _hdbscan(boxes, settings)
+    distance = 1.0 - iou_matrix(boxes, boxes)
+    np.fill_diagonal(distance, 0.0)
+    found = _hdbscan(distance, settings)
     clusters = [c for c in rows_of(found) if distinct(passes[c]) >= settings.min_cluster_size]
     taken = np.concatenate(clusters) if clusters else np.zeros(0, np.int64)
     rest = np.delete(np.arange(len(boxes)), taken)
     # HDBSCAN does not count a box as its own neighbour, so it calls an object with as many boxes as min_samples noise as soon as
     # another box is near. Enough passes that agree are an object all the same.
     if distinct(passes[rest]) >= settings.min_cluster_size:
-        for rows in rows_of(overlap_groups(boxes[rest], 1.0 - settings.epsilon)):
+        for rows in rows_of(_connected(distance[np.ix_(rest, rest)] <= settings.epsilon)):
             if distinct(passes[rest[rows]]) >= settings.min_cluster_size:
                 clusters.append(rest[rows])
     return [
@@ -257,12 +259,23 @@ def _check_bound(count: int, most: int, what: str) -> None:
         )
 
 
-def _hdbscan(boxes: np.ndarray, settings: ClusterSettings) -> IntArray:
-    distance = 1.0 - iou_matrix(boxes, boxes)
-    np.fill_diagonal(distance, 0.0)
-    if len(boxes) >= settings.min_cluster_size and distance.max() < settings.epsilon:
+def _connected(near: NDArray[np.bool_]) -> IntArray:
+    """Groups of boxes that hang together through neighbours, which ``near`` (N, N) tells, in the order of their first member."""
+    labels = np.full(len(near), NOISE, np.int64)
+    for first in range(len(near)):
+        if labels[first] != NOISE:
+            continue
+        reached, size = near[first], 0
+        while (now := int(np.count_nonzero(reached))) > size:
+            reached, size = near[reached].any(axis=0), now
+        labels[reached] = labels.max() + 1
+    return labels
+
+
+def _hdbscan(distance: FloatArray, settings: ClusterSettings) -> IntArray:
+    if len(distance) >= settings.min_cluster_size and distance.max() < settings.epsilon:
         # Nothing in here can part at a distance of epsilon or more, so HDBSCAN would answer one cluster of everything.
-        return np.zeros(len(boxes), np.int64)
+        return np.zeros(len(distance), np.int64)
     labels = _algorithm()(
         distance,
         metric="precomputed",
