@@ -66,7 +66,10 @@ def result_table(name: str, table: str = "") -> str:
     """
     file = RESULTS / name
     if file.suffix == ".csv":
-        head, *rows = csv.reader(without_commit(file.read_text(encoding="utf-8")).splitlines())
+        text = without_commit(file.read_text(encoding="utf-8"))
+        if table:  # of a file with several tables, below a line each that begins with #: its number from 0
+            text = re.split(r"^# .*\n", text, flags=re.MULTILINE)[1:][int(table)].strip()
+        head, *rows = csv.reader(text.splitlines())
         return markdown(head, rows)
     stem = file.stem if importlib.util.find_spec(f"benchmarks.{file.stem}") else file.stem.rpartition("_")[0]
     if not stem or importlib.util.find_spec(f"benchmarks.{stem}") is None:
