@@ -37,6 +37,8 @@ from sticker_uq.scene import (
 
 NO_LIMIT = 100.0
 """A highest TV or PS over area that limits nothing, not even that it was measured."""
+_LATER = ("max_obstruction",)
+"""Limits that policies of version 0.3 do not have."""
 LOWEST_PROBABILITY = 0.34
 """Below it a class is not the likeliest of three, so that it limits nothing."""
 
@@ -127,8 +129,12 @@ class Policy(Finite):
 
     @cached_property
     def hash(self) -> str:
-        """SHA-256 of the canonical JSON of all limits and sections, hex."""
-        values = self.model_dump(mode="json", exclude_none=True)
+        """SHA-256 of the canonical JSON of all limits and sections, hex.
+
+        A limit that came later is left out where it limits nothing, so that files and bundles of before keep their hash.
+        """
+        unused = {name for name in _LATER if getattr(self, name) == type(self).model_fields[name].default}
+        values = self.model_dump(mode="json", exclude_none=True, exclude=unused)
         return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
     def model_copy(self, **options: Any) -> Self:

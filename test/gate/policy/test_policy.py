@@ -81,3 +81,9 @@ def test_numbers_may_be_written_as_integers_or_with_an_exponent(tmp_path):
     policy = Policy.load(path)
     assert (policy.max_dil, policy.max_relative_total_variance) == (1.0, 0.001)
     assert str(policy.validity.until) == "2030-01-02"
+
+
+def test_policies_of_before_keep_their_hash():
+    """A bundle names it: a limit that comes later must not make every cell's bundle invalid where it limits nothing."""
+    assert Policy().hash == "4fdc9acbe5773a0ef49529b715514e37fc6375fa1e408b6b30508f21ca79c0ef"
+    assert Policy(max_obstruction=0.5).hash != Policy().hash
