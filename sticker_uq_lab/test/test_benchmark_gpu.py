@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import torch
 
-from benchmarks import gpu
+from benchmarks import gpu, gpu_parts
 from sticker_uq.dil import dil as saliency
 from sticker_uq_lab.rendering import render, sample_scene
 from test.detection.test_gpu import ones
@@ -98,7 +98,7 @@ def test_a_part_that_ends_badly_is_a_row_and_the_next_one_runs(tmp_path, monkeyp
 @pytest.fixture
 def on_simulated_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(saliency, "objectness_gradients", ones)
-    monkeypatch.setattr(gpu, "objectness_gradients", ones)
+    monkeypatch.setattr(gpu_parts, "objectness_gradients", ones)
     for name, value in {
         "synchronize": None,
         "reset_peak_memory_stats": None,
@@ -107,14 +107,14 @@ def on_simulated_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
         "get_arch_list": ["sm_90"],
     }.items():
         monkeypatch.setattr(torch.cuda, name, lambda *_, found=value: found)
-    monkeypatch.setattr(gpu, "waits", lambda action: 3)
+    monkeypatch.setattr(gpu_parts, "waits", lambda action: 3)
     # torch's own asks the driver at each operation
-    monkeypatch.setattr(gpu, "profile", lambda **_: nullcontext(SimpleNamespace(events=list)))
+    monkeypatch.setattr(gpu_parts, "profile", lambda **_: nullcontext(SimpleNamespace(events=list)))
 
 
 def test_the_parts_run_on_a_gpu(on_simulated_gpu, tmp_path, monkeypatch):
     small = str(small_weights(tmp_path)), [render(sample_scene(5), (320, 240)).image]
-    monkeypatch.setattr(gpu, "_weights", lambda model, arguments: small)
+    monkeypatch.setattr(gpu_parts, "_weights", lambda model, arguments: small)
     arguments = Namespace(
         device="cuda",
         models=[SSDLITE],
@@ -126,9 +126,9 @@ def test_the_parts_run_on_a_gpu(on_simulated_gpu, tmp_path, monkeypatch):
     )
     rows = [{"part": "kernels", "model": "", "device": "cuda:0 Simulated"}]
     with simulated_gpu():
-        assert gpu.environment(arguments)["capability"] == (9, 0)
-        found = gpu.kernels(arguments)
-        monkeypatch.setattr(gpu, "_compiled", lambda *_: {})  # a compiler sees through the simulation
+        assert gpu_parts.environment(arguments)["capability"] == (9, 0)
+        found = gpu_parts.kernels(arguments)
+        monkeypatch.setattr(gpu_parts, "_compiled", lambda *_: {})  # a compiler sees through the simulation
         for part in gpu.OF_A_MODEL:
             rows.append(rows[0] | {"part": part, "model": SSDLITE} | gpu.PARTS[part](arguments))
     assert [found[name] for name in ("masks_equal", "order_equal", "suppression_equal")] == [True] * 3
@@ -144,5 +144,5 @@ def test_the_parts_run_on_a_gpu(on_simulated_gpu, tmp_path, monkeypatch):
     assert [line.split(" | ")[1] for line in lines[2:]] == ["tf32"]
     with simulated_gpu():
         arguments.precisions = None
-        assert gpu._precisions(arguments) == ["float32", "tf32", "bfloat16", "float16"]
+        assert gpu_parts._precisions(arguments) == ["float32", "tf32", "bfloat16", "float16"]
     assert len({line.count("|") for line in lines}) == 1

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks.gpu import compared
+from benchmarks.gpu_parts import compared
 from benchmarks.mc_dropout import equals_complete_passes
 from sticker_uq.detection.detector import StochasticDetector
 from sticker_uq.detection.dropout import CounterDropout
