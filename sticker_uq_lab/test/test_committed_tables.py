@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The generated parts of pages, between their two comments."""
 
+import re
+
 import pytest
 
 from benchmarks import tables
@@ -67,3 +69,11 @@ def test_a_table_that_is_not_there_is_named(named, results, tmp_path, monkeypatc
     with pytest.raises(SystemExit):
         tables.main()
     assert named.rpartition("/")[2] in capsys.readouterr().err
+
+
+def test_no_page_has_a_mark_that_nothing_fills():
+    """A line of brackets alone is no link: it stands where something was to be put."""
+    marks = {
+        file.name: re.findall(r"^\[[^\]]+\]$", file.read_text(), re.MULTILINE) for file in tables.pages()
+    }
+    assert not {name: found for name, found in marks.items() if found}
