@@ -72,8 +72,9 @@ def test_a_table_that_is_not_there_is_named(named, results, tmp_path, monkeypatc
 
 
 def test_no_page_has_a_mark_that_nothing_fills():
-    """A line of brackets alone is no link: it stands where something was to be put."""
+    """A line of words in brackets alone is no link: it stands where something was to be put."""
     marks = {
-        file.name: re.findall(r"^\[[^\]]+\]$", file.read_text(), re.MULTILINE) for file in tables.pages()
+        file.name: re.findall(r"^\[[^\]]+ [^\]]+\]$", file.read_text(), re.MULTILINE)
+        for file in tables.pages()
     }
     assert not {name: found for name, found in marks.items() if found}
