@@ -57,11 +57,13 @@ class Operator:
         if not request.url.startswith((self.address, self.address.replace("http", "ws"))):
             self.trouble.append(f"something from outside: {request.url}")
 
-    def see(self, *objects, **rest):
+    def see(self, *objects, shown=True, **rest):
         self.state.put("gate", gate("intervention", "waiting_for_operator"))
         self.state.put("scene", SCENE)
         self.state.put("request", request(*objects, **rest))
         expect(self.page.locator("#objects li")).to_have_count(len(objects))
+        # keys say nothing of a picture that is not there yet
+        expect(self.page.locator("#draw")).to_have_attribute("aria-disabled", "false" if shown else "true")
 
     def is_called(self, name):
         self.page.fill("#who", name)
@@ -633,7 +635,7 @@ def test_boxes_are_never_drawn_over_another_picture(operator):
     picture = operator.page.locator("#picture")
     expect(operator.page.locator("#no-picture")).to_be_hidden()
     operator.cell.picture = lambda _: b""  # not kept
-    operator.see(asked(OTHER), identity="r2", stamp="1001", scene=SCENE)
+    operator.see(asked(OTHER), shown=False, identity="r2", stamp="1001", scene=SCENE)
     expect(operator.page.locator("#no-picture")).to_be_visible()
     expect(picture).to_be_hidden()
     blank = "(canvas) => !canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data.some(Boolean)"
@@ -641,7 +643,7 @@ def test_boxes_are_never_drawn_over_another_picture(operator):
 
 
 def test_without_its_picture_a_question_takes_no_answer_about_objects(operator):
-    operator.see(asked(BOX), asked(OTHER), picture=False)
+    operator.see(asked(BOX), asked(OTHER), shown=False, picture=False)
     operator.is_called("Grace")
     page = operator.page
     blind = [*page.locator("#objects .row button").all(), *page.locator("#draw, #all").all()]

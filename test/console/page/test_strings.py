@@ -169,6 +169,7 @@ def test_no_word_of_the_page_comes_from_anywhere_else(page_and_state):
     expect(page.locator("#objects li")).to_have_count(2)
     for title in ("#health-title", "#history-title", "#keys-title"):
         page.click(title)
+    expect(page.locator("#draw")).to_have_attribute("aria-disabled", "false")  # the picture is there
     page.keyboard.press("d")
     page.click("#send", force=True)
     expect(page.locator("#message")).not_to_be_empty()
