@@ -94,21 +94,18 @@ def extract(work, first, count):
 
 
 class Examples(torch.utils.data.Dataset):
-    def __init__(self, files):
-        self.files = files
-        self.items = [self._read(file) for file in files]
+    """(fine, coarse, truth) of each file, read anew each time: thousands of them do not fit into memory."""
 
-    @staticmethod
-    def _read(file):
-        with np.load(file) as held:
-            return tuple(torch.from_numpy(held[name]) for name in ("fine", "coarse", "truth"))
+    def __init__(self, files, mirrored):
+        self.files, self.mirrored = files, mirrored
 
     def __len__(self):
-        return len(self.items)
+        return len(self.files)
 
     def __getitem__(self, number):
-        fine, coarse, truth = self.items[number]
-        if torch.rand(()) < 0.5:
+        with np.load(self.files[number]) as held:
+            fine, coarse, truth = (torch.from_numpy(held[name]) for name in ("fine", "coarse", "truth"))
+        if self.mirrored and torch.rand(()) < 0.5:
             fine, coarse, truth = (part.flip(-1) for part in (fine, coarse, truth))
         return fine.float(), coarse.float(), truth.long()
 
@@ -126,12 +123,26 @@ def loss_of(logits: Tensor, truth: Tensor) -> Tensor:
     return (raw * wrong**GAMMA * weight).sum() / (wanted * weight).sum().clamp_min(50.0)
 
 
+def area(head, held):
+    """How well the highest patch outside of found stickers tells the pictures on which one pass misses a sticker."""
+    scores, missing = [], []
+    for fine, coarse, truth in held:
+        left = torch.sigmoid(head(fine[None], coarse[None]))[0, 0]
+        found = functional.max_pool2d((truth == 1)[None].float(), 5, 1, 2)[0] > 0
+        missed = truth == 2
+        scores.append(float(left[(~found & (truth != 255)) | missed].max()))
+        missing.append(bool(missed.any()))
+    values, wanted = np.array(scores), np.array(missing)
+    bad, good = values[wanted], values[~wanted]
+    return float((bad[:, None] > good).mean() + (bad[:, None] == good).mean() / 2), len(bad), len(good)
+
+
 def train(work, file, epochs=9):
     torch.manual_seed(0)
     torch.set_num_threads(1)
     files = sorted(work.glob("[0-9]*.npz"))
-    held, learned = Examples(files[::8]), Examples([f for n, f in enumerate(files) if n % 8])
-    fine, coarse, *_ = held.items[0]
+    held, learned = Examples(files[::8], False), Examples([f for n, f in enumerate(files) if n % 8], True)
+    fine, coarse, _ = held[0]
     head = PatchHead([len(fine), len(coarse)])
     optimizer = torch.optim.AdamW(head.parameters(), lr=2e-3, weight_decay=1e-3)
     loader = torch.utils.data.DataLoader(learned, batch_size=8, shuffle=True)
@@ -147,13 +158,15 @@ def train(work, file, epochs=9):
             schedule.step()
             total += float(loss.detach())
         head.eval()
-        with torch.no_grad():
-            each = [
-                float(loss_of(head(f[None].float(), c[None].float()), t[None].long()))
-                for f, c, t in held.items
-            ]
-        print(f"epoch {epoch}: {total / len(loader):.3f}, held out {np.mean(each):.3f}", flush=True)
-    save_patch_head(head, "ssdlite320_mobilenet_v3_large", file, pictures=len(learned))
+        with torch.inference_mode():
+            each = [float(loss_of(head(f[None], c[None]), t[None])) for f, c, t in held]
+            found, bad, good = area(head, held)
+        print(
+            f"epoch {epoch}: {total / len(loader):.3f}, held out {np.mean(each):.3f},"
+            f" area {found:.3f} ({bad} pictures with a missed sticker, {good} without)",
+            flush=True,
+        )
+        save_patch_head(head, "ssdlite320_mobilenet_v3_large", file, pictures=len(learned))
 
 
 if __name__ == "__main__":
