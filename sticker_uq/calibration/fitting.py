@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from sticker_uq.calibration import control, outcomes
-from sticker_uq.calibration.choosing import choose_risk
+from sticker_uq.calibration.choosing import choose_risk, fit_left
 from sticker_uq.calibration.probability import Kind, fit_calibration
 from sticker_uq.calibration.records import Record, first_of_each
 from sticker_uq.gate import Policy
@@ -23,6 +23,8 @@ LEFT_STICKERS = 0.02
 """Share of the stickers that the detector saw which may lie below `notable_probability`: nobody is asked about these."""
 _LEAST_STICKERS = 100  # below which that share is no stickers at all
 NOTABLE_RANGE = (0.02, 0.5)
+LEAST_DIRTY = 20
+"""Laptops finished with a sticker on them, below which signals of that are not combined."""
 FAMILIAR = 99.9
 """Percentile of the scenes that are judged by themselves; a person is asked about the others, which are the most novel."""
 _OPEN: dict[str, Any] = {
@@ -109,6 +111,7 @@ def fit_policy(
             "close_up_weight": 0.5,  # the passes and the close-up count the same
             "max_left_probability": 1.0,
             "risk": None,
+            "left": None,
             "guarantee": None,
             "validity": None,
             "provenance": None,
@@ -122,7 +125,30 @@ def fit_policy(
     measured = [n for n in chosen if np.isfinite(objects.signals[n]).all()]
     if signals and (lacking := [n for n in signals if n not in measured]):
         raise InvalidInput(f"signals {', '.join(lacking)}: not measured on every object, expected others")
-    return draft.model_copy(update={"risk": choose_risk(objects, measured, level, say)})
+    draft = draft.model_copy(update={"risk": choose_risk(objects, measured, level, say)})
+    return _with_left_score(records, draft, level, match_iou, say) if clean else draft
+
+
+def _with_left_score(
+    records: Sequence[Record], draft: Policy, level: float, match_iou: float, say: Callable[[str], None]
+) -> Policy:
+    """``draft`` with a score of whether a sticker is left, of the laptops that it finishes alone where at most ``level`` of all
+    see a wrongful removal; with few dirty ones among them as it is.
+    """
+    seen = outcomes.outcomes_of(records, draft, match_iou)
+    objects, risk = seen.removed()
+    worst = np.sort(outcomes.worst_risk(objects, risk, seen.images))
+    ends = seen.ends
+    rows = ends.at(float(np.nextafter(worst[min(int(level * seen.images), seen.images - 1)], -np.inf)))
+    if ends.dirty[rows].sum() < LEAST_DIRTY:
+        say(
+            f"how probably a sticker is left is that of the likeliest object that stays: {int(ends.dirty[rows].sum())} laptops "
+            f"to fit on are finished with one, expected {LEAST_DIRTY} or more to combine signals"
+        )
+        return draft
+    signals = {name: values[rows] for name, values in ends.signals.items()}
+    measured = {name: values for name, values in signals.items() if np.isfinite(values).all()}
+    return draft.model_copy(update={"left": fit_left(measured, ends.dirty[rows])})
 
 
 def take_over(fitted: Policy, clean: bool = True) -> Policy:

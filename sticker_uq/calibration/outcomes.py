@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +20,14 @@ from sticker_uq.evaluation.metrics.decisions import BLADE_IOU, harmful, match_la
 from sticker_uq.evaluation.metrics.matching import best_overlap
 from sticker_uq.gate import Policy, judge
 from sticker_uq.gate.judge import once_peeled
-from sticker_uq.gate.policy.signals import SIGNALS, SaliencyName, SignalName, object_signals, scene_saliency
+from sticker_uq.gate.policy.signals import (
+    SIGNALS,
+    LeftSignal,
+    SaliencyName,
+    SignalName,
+    object_signals,
+    scene_saliency,
+)
 from sticker_uq.scene import (
     FloatArray,
     IntArray,
@@ -65,17 +73,23 @@ class CalledStickers:
 @dataclass(frozen=True)
 class Ends:
     """How laptops end that showed a sticker, over the limits on the risk: a row for each stretch of limits on which one of them
-    is finished alone if nothing left alone is too likely to be a sticker, E in all.
+    is finished alone if it is not too likely that a sticker is left, E in all.
 
-    ``first`` (E,): the lowest limit of the stretch; ``beyond`` (E,): the lowest one above it; ``left`` (E,): the highest
-    probability of sticker of what is left alone; ``dirty`` (E,) bool: a sticker is still there. ``laptops``: all that showed one.
+    ``first`` (E,): the lowest limit of the stretch; ``beyond`` (E,): the lowest one above it; ``left`` (E,): how probably one is
+    left, as the policy sees it, NaN where that was not measured; ``signals`` of that by name, (E,) each; ``dirty`` (E,) bool: a
+    sticker is still there. ``laptops``: all that showed one.
     """
 
     first: FloatArray
     beyond: FloatArray
     left: FloatArray
+    signals: dict[LeftSignal, FloatArray]
     dirty: NDArray[np.bool_]
     laptops: int
+
+    def at(self, limit: float) -> NDArray[np.bool_]:
+        """Which of the rows hold at ``limit`` on the risk, (E,)."""
+        return (self.first <= limit) & (limit < self.beyond)
 
 
 @dataclass(frozen=True)
@@ -110,7 +124,7 @@ def outcomes_of(records: Sequence[Record], policy: Policy, match_iou: float = MA
     judging = with_open_limits(policy).model_copy(update={"validity": None})
     rows: list[tuple[int, float, int, bool, float, dict[SignalName, float]]] = []
     stickers, with_sticker = 0, set()
-    stretches: dict[int, list[tuple[float, float, float, bool]]] = {}
+    stretches: dict[int, list[_Stretch]] = {}
     verdicts = dict.fromkeys(Verdict, 0)
     units = units_of(records)
     for index, record in zip(units.tolist(), records, strict=True):
@@ -145,7 +159,9 @@ def outcomes_of(records: Sequence[Record], policy: Policy, match_iou: float = MA
         signals={name: np.array([row[5].get(name, np.nan) for row in rows], float) for name in names},
     )
     rows_of_ends = [row for unit in sorted(with_sticker) for row in stretches[unit]]
-    first, beyond, left, dirty = zip(*rows_of_ends, strict=True) if rows_of_ends else ((), (), (), ())
+    named = {
+        name: np.array([row.signals[name] for row in rows_of_ends], float) for name in get_args(LeftSignal)
+    }
     return Outcomes(
         images=len(np.unique(units)),
         stickers=stickers,
@@ -153,19 +169,29 @@ def outcomes_of(records: Sequence[Record], policy: Policy, match_iou: float = MA
         removable=np.array([row[3] for row in rows], bool),
         risk=np.array([row[4] for row in rows], float),
         ends=Ends(
-            np.array(first, float),
-            np.array(beyond, float),
-            np.array(left, float),
-            np.array(dirty, bool),
+            np.array([row.first for row in rows_of_ends], float),
+            np.array([row.beyond for row in rows_of_ends], float),
+            np.array([row.left for row in rows_of_ends], float),
+            named,
+            np.array([row.dirty for row in rows_of_ends], bool),
             len(with_sticker),
         ),
         verdicts=verdicts,
     )
 
 
-def _stretches(
-    decision: SceneDecision, record: Record, policy: Policy, match_iou: float
-) -> list[tuple[float, float, float, bool]]:
+@dataclass(frozen=True)
+class _Stretch:
+    """A row of :class:`Ends`."""
+
+    first: float
+    beyond: float
+    left: float
+    signals: dict[LeftSignal, float]
+    dirty: bool
+
+
+def _stretches(decision: SceneDecision, record: Record, policy: Policy, match_iou: float) -> list[_Stretch]:
     """The rows of :class:`Ends` for an image about which ``policy`` with open limits makes ``decision``."""
     ends = [(-math.inf, decision)] if decision.outcome is Outcome.CLEAN else []
     if decision.outcome is Outcome.WORK:
@@ -184,8 +210,10 @@ def _stretches(
             continue
         places, _ = best_overlap(released_by(then), record.boxes, match_iou)
         peeled = {_sticker(record, place) for place in places.tolist()} - {-1}
-        left = max((policy.sticker_probability(one.object) for one in end.verdicts), default=0.0)
-        rows.append((first, beyond, float(left), len(peeled) < len(record.stickers)))
+        stay = [one.object for one in end.verdicts]
+        signals = policy.left_signals(stay, record.assessment)
+        left = policy.left_probability(stay, record.assessment)
+        rows.append(_Stretch(first, beyond, left, signals, len(peeled) < len(record.stickers)))
     return rows
 
 
@@ -214,6 +242,14 @@ def clean_saliency(records: Sequence[Record], signal: SaliencyName) -> FloatArra
     """The saliency of every image without a sticker on which it was measured, (C,)."""
     values = [scene_saliency(r.assessment, signal) for r in records if not len(r.stickers)]
     return np.array([value for value in values if np.isfinite(value)], float)
+
+
+def worst_risk(objects: CalledStickers, risk: FloatArray, images: int) -> FloatArray:
+    """The risk (N,) from which each of ``images`` images sees a wrongful removal, infinite where none does, (images,)."""
+    wrong = ~objects.right
+    worst = np.full(images, np.inf)
+    np.minimum.at(worst, objects.image[wrong], risk[wrong])
+    return worst
 
 
 def with_limits(policy: Policy, max_removal: float, max_left_probability: float) -> Policy:

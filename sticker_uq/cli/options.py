@@ -39,7 +39,8 @@ Alpha = Annotated[
 Beta = Annotated[
     float,
     typer.Option(
-        help="Highest rate of missed stickers among the images called clean; 0: none, a person checks clean laptops."
+        help="Highest rate of laptops that still carry a sticker among those that had one and are finished without a person; "
+        "0: no promise, a person checks clean laptops."
     ),
 ]
 Delta = Annotated[float, typer.Option(help="1 - delta is the confidence of each guarantee.")]

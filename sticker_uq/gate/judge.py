@@ -241,8 +241,8 @@ def _doubts_about_rest(assessment: SceneAssessment, verdicts: _Verdicts, policy:
     if not policy.clean_without_operator:
         doubts.append(Reason("clean_not_promised"))
     if policy.max_left_probability < 1.0:
-        left = [policy.sticker_probability(v.object) for v in verdicts if not v.by_operator]
-        passed, reason = within("left_probability", float(max(left, default=0)), policy.max_left_probability)
+        left = policy.left_probability([v.object for v in verdicts if not v.by_operator], assessment)
+        passed, reason = within("left_probability", left, policy.max_left_probability)
         doubts += [] if passed else [reason]
     return doubts
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_limits
 
-from sticker_uq.calibration.choosing import PENALTIES, choose_risk, fit_risk, log_odds
+from sticker_uq.calibration.choosing import PENALTIES, choose_risk, fit_left, fit_risk, log_odds
 from sticker_uq.calibration.outcomes import CalledStickers
 from sticker_uq.gate.policy.signals import SIGNALS
 
@@ -66,3 +66,28 @@ def test_with_too_few_images_there_is_still_a_score():
     few = objects(np.random.default_rng(0), 3, True)
     assert choose_risk(few, ("improbability", "crowding"), 0.02).terms is not None
     assert choose_risk(few, ("improbability",), 0.02).max_removal == pytest.approx(1.0)
+
+
+def test_what_is_left_is_told_by_the_signals_that_say_so_on_laptops_that_took_no_part():
+    rng = np.random.default_rng(0)
+
+    def laptops(count):
+        dirty = rng.random(count) < 0.1
+        missed = np.clip(np.where(dirty, 0.5, 0.2) + rng.normal(0, 0.15, count), 0, 1)
+        any_sticker = np.clip(np.where(dirty, 0.4, 0.2) + rng.normal(0, 0.15, count), 0, 1)
+        signals = {
+            "missed_sticker_probability": missed,
+            "any_sticker": any_sticker,
+            "in_passes": rng.random(count),
+        }
+        return signals, dirty
+
+    score = fit_left(*laptops(800))
+    signals, dirty = laptops(2000)
+
+    def area(values):
+        return np.mean(values[dirty][:, None] > values[~dirty][None])
+
+    said = np.array([score({name: values[n] for name, values in signals.items()}) for n in range(2000)])
+    assert area(said) > max(area(values) for values in signals.values())
+    assert said.mean() == pytest.approx(0.1, abs=0.03)

@@ -239,10 +239,12 @@ def test_limits_on_a_score_fitted_elsewhere_depend_on_no_image(laptops, seed, ot
 
 def test_few_labels_leave_the_mean_score_alone_and_it_is_said(drawn):
     told: list[str] = []
-    risk = fit_policy(drawn(0, 60), Policy(), level=0.05, say=told.append).risk
-    assert {term.signal for term in risk.terms} == {"improbability"}
-    assert len(told) == 1
-    assert told[0].startswith("the risk score is the mean score alone: ")
+    policy = fit_policy(drawn(0, 60), Policy(), level=0.05, say=told.append)
+    assert {term.signal for term in policy.risk.terms} == {"improbability"}
+    assert policy.left is None
+    of_risk, of_left = told
+    assert of_risk.startswith("the risk score is the mean score alone: ")
+    assert of_left.startswith("how probably a sticker is left is that of the likeliest object that stays: ")
 
 
 def test_two_stickers_in_a_hundred_lie_below_what_is_notable(drawn):

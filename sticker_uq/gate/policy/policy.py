@@ -6,6 +6,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -17,12 +18,14 @@ from sticker_uq.gate.assumptions.familiarity import Familiarity
 from sticker_uq.gate.policy.policy_schema import (
     Calibration,
     Guarantee,
+    LeftScore,
     PanelRule,
     Provenance,
     RiskScore,
     SaliencyLimit,
     Validity,
 )
+from sticker_uq.gate.policy.signals import LeftSignal, left_signals
 from sticker_uq.io.reading import read_yaml, show_value
 from sticker_uq.io.setting_fields import Finite, Share, words
 from sticker_uq.scene import (
@@ -93,7 +96,8 @@ class Policy(Finite):
     max_background_saliency: float = Field(0.0, ge=0.0, le=1e6)
     """Mean saliency per pixel outside the boxes up to which a scene is clean whatever its DiL; 0: never"""
     max_left_probability: Share = 1.0
-    """Highest probability of sticker of anything that is left alone in a scene that counts as clean"""
+    """Highest probability that a sticker is left in a scene that counts as clean: by the section ``left``, without it that of
+    anything that is left alone"""
     clean_without_operator: bool = True
     """Whether a laptop may be called clean without the operator; `calibrate` without --beta says no"""
     max_scene_distance: float = Field(0.57, gt=0.0, le=1e6)
@@ -108,6 +112,8 @@ class Policy(Finite):
     """From class probabilities to shares that are right"""
     risk: RiskScore | None = None
     """Risk of a wrongful removal from its signals, and its limit"""
+    left: LeftScore | None = None
+    """Probability that a sticker is left where nothing is to be removed or asked about, from its signals"""
     panel: PanelRule | None = None
     """How a panel of monitors is heard; none: one objection is enough to ask a person"""
     saliency: SaliencyLimit | None = Field(None, description="Replaces max_dil and max_dil_clean")
@@ -153,6 +159,17 @@ class Policy(Finite):
         probability = float(self.probabilities(observed)[ObjectClass.STICKER])
         further = 0.0 if math.isnan(observed.close_up) else observed.close_up - probability
         return probability + self.close_up_weight * further
+
+    def left_probability(self, left: Sequence[ObservedObject], assessment: SceneAssessment) -> float:
+        """How probably a sticker is left on the laptop of ``assessment`` where the objects ``left`` stay; NaN if not measured."""
+        signals = self.left_signals(left, assessment)
+        return signals["sticker_probability"] if self.left is None else self.left(signals)
+
+    def left_signals(
+        self, left: Sequence[ObservedObject], assessment: SceneAssessment
+    ) -> dict[LeftSignal, float]:
+        """What tells that a sticker is left on the laptop of ``assessment`` where the objects ``left`` stay."""
+        return left_signals(left, [self.sticker_probability(one) for one in left], assessment)
 
     def refusal(self, assessment: SceneAssessment) -> Reason | None:
         """Why this policy must not judge ``assessment``; None when it may."""

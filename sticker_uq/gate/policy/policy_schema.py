@@ -3,13 +3,14 @@
 
 import datetime as dt
 import math
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Annotated, Literal, Self
 
 import numpy as np
 from pydantic import ConfigDict, Field, field_validator, model_validator
 
-from sticker_uq.gate.policy.signals import SIGNALS, SaliencyName, SignalName, Signals
+from sticker_uq.gate.policy.signals import SIGNALS, LeftSignal, SaliencyName, SignalName, Signals
 from sticker_uq.io.setting_fields import Finite, Share
 from sticker_uq.scene import CLASS_COUNT, MONITOR_SIGNAL, FloatArray, ObjectClass, Reason, SceneAssessment
 
@@ -79,13 +80,27 @@ class Calibration(Section):
         return np.array([max(0.0, 1.0 - logo - sticker), logo, sticker])
 
 
-class RiskTerm(Section):
+class Term(Section):
+    """What one signal adds to log odds: lines between knots, level outside them."""
+
+    knots: tuple[float, ...] = Field(min_length=1, description="Values of the signal, ascending")
+    log_odds: tuple[float, ...] = Field(min_length=1, description="What each adds, non-decreasing")
+
+    @model_validator(mode="after")
+    def _monotone(self) -> Self:
+        _check_steps("knots", self.knots, "log_odds", self.log_odds)
+        return self
+
+    def __call__(self, value: float) -> float:
+        """What ``value`` of the signal adds."""
+        return float(np.interp(value, self.knots, self.log_odds))
+
+
+class RiskTerm(Term):
     """What one signal adds to the log odds of a wrongful removal: lines between knots, level outside them."""
 
     signal: SignalName
     """Which signal, monitor.NAME for one of the panel; each grows with doubt"""
-    knots: tuple[float, ...] = Field(min_length=1, description="Values of the signal, ascending")
-    log_odds: tuple[float, ...] = Field(min_length=1, description="What each adds, non-decreasing")
 
     @field_validator("signal")
     @classmethod
@@ -94,10 +109,23 @@ class RiskTerm(Section):
             raise ValueError(f"expected one of {', '.join(SIGNALS)} or {MONITOR_SIGNAL}NAME")
         return name
 
-    @model_validator(mode="after")
-    def _monotone(self) -> Self:
-        _check_steps("knots", self.knots, "log_odds", self.log_odds)
-        return self
+
+class LeftTerm(Term):
+    """What one signal adds to the log odds that a sticker is left: lines between knots, level outside them."""
+
+    signal: LeftSignal
+    """Which signal; each grows with doubt"""
+
+
+class LeftScore(Section):
+    """How probably a laptop still carries a sticker where nothing is to be removed or asked about, from its signals."""
+
+    intercept: float = Field(ge=-100.0, le=100.0, description="Log odds where no term adds anything")
+    terms: tuple[LeftTerm, ...] = Field(description="What each signal adds")
+
+    def __call__(self, signals: Mapping[LeftSignal, float]) -> float:
+        """The probability that a sticker is left on a scene with ``signals``; NaN if one that it needs was not measured."""
+        return _combined(self.intercept, [(term, signals.get(term.signal, math.nan)) for term in self.terms])
 
 
 class RiskScore(Section):
@@ -109,11 +137,13 @@ class RiskScore(Section):
 
     def __call__(self, signals: Signals) -> float:
         """The risk of removing an object with ``signals``, 0..1; NaN if one that it needs was not measured."""
-        values = [signals.get(term.signal, math.nan) for term in self.terms]
-        if not all(map(math.isfinite, values)):
-            return math.nan
-        added = (float(np.interp(v, t.knots, t.log_odds)) for v, t in zip(values, self.terms, strict=True))
-        return _sigmoid(self.intercept + sum(added))
+        return _combined(self.intercept, [(term, signals.get(term.signal, math.nan)) for term in self.terms])
+
+
+def _combined(intercept: float, terms: Sequence[tuple[Term, float]]) -> float:
+    if not all(math.isfinite(value) for _, value in terms):
+        return math.nan
+    return _sigmoid(intercept + sum(term(value) for term, value in terms))
 
 
 class PanelRule(Section):

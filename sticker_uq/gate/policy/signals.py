@@ -4,7 +4,7 @@
 Every signal grows with uncertainty; what was not measured is NaN.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import numpy as np
@@ -61,6 +61,16 @@ MISSED: NoveltySignal = "missed_sticker_probability"
 OBSTRUCTION = "obstruction"
 """The subject of a reason that says that a hand or a gripper may be in front of the laptop."""
 
+LeftSignal = Literal[
+    "sticker_probability",
+    "any_sticker",
+    "in_passes",
+    "single_pass",
+    "missed_sticker_probability",
+    "unexplained_objectness",
+]
+"""What tells that a sticker is left on a laptop where nothing is to be removed or asked about."""
+
 Signals = Mapping[SignalName, float]
 
 
@@ -101,6 +111,30 @@ def object_signals(observed: ObservedObject, scene: SceneAssessment) -> dict[Sig
         "dil": scene_saliency(scene),
         "novelty": observed.novelty,
         **{MONITOR_SIGNAL + one.name: one.score for one in observed.monitors},
+    }
+
+
+def left_signals(
+    left: Sequence[ObservedObject], probabilities: Sequence[float], scene: SceneAssessment
+) -> dict[LeftSignal, float]:
+    """Every signal that a sticker is left on ``scene``, where the objects ``left`` stay, N in all, by its name.
+
+    ``probabilities`` (N,): of each, how probably it may be a sticker, as the policy sees it. "sticker_probability" is the highest
+    of them, "any_sticker" that of one sticker or more if they were independent, "in_passes" the highest mean probability of
+    sticker over the passes that saw the object, however few, "single_pass" the highest of one pass without dropout,
+    "missed_sticker_probability" that of patches that no box shows, "unexplained_objectness" the largest that no box explains.
+    """
+    localization = scene.localization
+    single = [one.single_pass for one in left if np.isfinite(one.single_pass)]
+    return {
+        "sticker_probability": max(probabilities, default=0.0),
+        "any_sticker": 1.0 - float(np.prod([1.0 - one for one in probabilities])),
+        "in_passes": max((float(one.probabilities[ObjectClass.STICKER]) for one in left), default=0.0),
+        "single_pass": max(single, default=0.0),
+        "missed_sticker_probability": float("nan")
+        if localization is None
+        else float(localization.missed_sticker_probability),
+        "unexplained_objectness": scene_saliency(scene, UNEXPLAINED),
     }
 
 

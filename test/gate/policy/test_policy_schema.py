@@ -57,6 +57,10 @@ def with_sections(**sections: Any) -> Policy:
             "risk: {intercept: 0, max_removal: 1, terms: [{signal: dil, knots: [0, 1], log_odds: [0]}]}",
             "expected as many",
         ),
+        (
+            "left: {intercept: 0, terms: [{signal: dil, knots: [0], log_odds: [0]}]}",
+            r"left\.terms\.0\.signal",
+        ),
         ("saliency: {signal: loudness}", r"saliency\.signal = 'loudness'"),
         ("validity: {until: soon}", r"validity\.until = 'soon'"),
     ],
@@ -238,6 +242,59 @@ def test_a_scene_with_a_possible_sticker_left_is_not_clean():
     decision = judge(assessment(logo), with_sections(max_left_probability=0.14))
     assert decision.outcome is Outcome.ASK
     assert [r.subject for r in decision.reasons] == ["left_probability"]
+
+
+LEFT = {
+    "intercept": -4.0,
+    "terms": [
+        {"signal": "any_sticker", "knots": [0.0, 0.5], "log_odds": [0.0, 3.0]},
+        {"signal": "missed_sticker_probability", "knots": [0.1, 0.9], "log_odds": [0.0, 5.0]},
+    ],
+}
+
+
+def left_on(*objects, missed=math.nan):
+    scene = assessment(*objects)
+    assert scene.localization is not None
+    return replace(scene, localization=replace(scene.localization, missed_sticker_probability=missed))
+
+
+def test_what_tells_that_a_sticker_is_left_is_combined_where_the_policy_says_how():
+    logos = [observed(label=ObjectClass.LOGO, probabilities=(0.02, 0.83, 0.15)) for _ in range(3)]
+    policy = with_sections(left=LEFT, max_left_probability=0.2)
+    assert policy.left_probability([], left_on(missed=0.1)) == pytest.approx(1 / (1 + math.exp(4)))
+    three = policy.left_probability(logos, left_on(*logos, missed=0.5))
+    assert three == pytest.approx(1 / (1 + math.exp(4 - 6 * (1 - 0.85**3) - 2.5)))
+    assert judge(left_on(*logos, missed=0.1), policy).outcome is Outcome.CLEAN
+    decision = judge(left_on(*logos, missed=0.9), policy)
+    assert decision.outcome is Outcome.ASK
+    assert [(r.code, r.subject) for r in decision.reasons] == [("above_limit", "left_probability")]
+
+
+def test_what_was_not_measured_leaves_no_laptop_clean():
+    policy = with_sections(left=LEFT, max_left_probability=0.99)
+    (reason,) = judge(left_on(), policy).reasons
+    assert (reason.code, reason.subject) == ("not_measured", "left_probability")
+
+
+def test_a_policy_without_that_section_keeps_its_hash():
+    assert with_sections(left=None).hash == POLICY.hash != with_sections(left=LEFT).hash
+
+
+@given(
+    st.lists(st.floats(0.0, 1.0), max_size=4),
+    st.floats(0.0, 1.0),
+    st.floats(0.0, 1.0),
+    st.floats(0.0, 1.0),
+)
+def test_more_doubt_never_makes_a_laptop_cleaner(shares, further, missed, more):
+    policy = with_sections(left=LEFT)
+    stay = [observed(label=ObjectClass.LOGO, probabilities=(0.0, 1.0 - p, p)) for p in shares]
+    doubtful = [*stay, observed(label=ObjectClass.LOGO, probabilities=(0.0, 1.0 - further, further))]
+    lower, higher = sorted((missed, more))
+    least = policy.left_probability(stay, left_on(missed=lower))
+    assert least <= policy.left_probability(doubtful, left_on(missed=lower)) + 1e-9
+    assert least <= policy.left_probability(stay, left_on(missed=higher)) + 1e-9
 
 
 OTHERS = [
