@@ -48,6 +48,12 @@ SECTIONS: tuple[tuple[str, str, type[BaseModel]], ...] = (
     ),
     ("Policy file: `risk`", "Written by `sticker-uq calibrate`.", sections.RiskScore),
     ("Policy file: `risk.terms`", "One entry for every signal.", sections.RiskTerm),
+    (
+        "Policy file: `left`",
+        "Written by `sticker-uq calibrate`. Default: what stays is judged by its likeliest object.",
+        sections.LeftScore,
+    ),
+    ("Policy file: `left.terms`", "One entry for every signal.", sections.LeftTerm),
     ("Policy file: `panel`", "Default: any objection asks an operator.", sections.PanelRule),
     ("Policy file: `saliency`", "Default: `max_dil` and `max_dil_clean` apply.", sections.SaliencyLimit),
     (
