@@ -14,6 +14,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from sticker_uq.gate.assumptions.drift import Reference
 from sticker_uq.gate.assumptions.familiarity import Familiarity
+from sticker_uq.gate.assumptions.reference_file import read_reference
 from sticker_uq.gate.policy.policy_schema import (
     Calibration,
     Guarantee,
@@ -117,7 +118,8 @@ class Policy(Finite):
     validity: Validity | None = Field(None, description="What the policy was made for; refused elsewhere")
     provenance: Provenance | None = Field(None, description="Command, data and versions that made it")
     reference: Reference | None = None
-    """What the scenes looked like that the policy was made from; none: nothing is watched"""
+    """What the scenes looked like that it was made from: `file`, which lies beside the policy, and its `sha256`; none: nothing is
+    watched"""
 
     @model_validator(mode="after")
     def _clean_is_stricter(self) -> Self:
@@ -162,13 +164,17 @@ class Policy(Finite):
     def load(cls, path: str | Path) -> Policy:
         """The policy in a YAML file of ``name: value`` lines and sections; what it leaves out has its default.
 
-        Raises :class:`InvalidInput` naming the file and every unknown name and bad value.
+        Raises :class:`InvalidInput` naming the file and every unknown name and bad value, and for a reference in a file beside it
+        that is missing or another one.
         """
         values = read_yaml(path, f"policy {path}")
         if not isinstance(values, dict):
             raise InvalidInput(
                 f"policy {path} must hold lines of the form name: value, got {type(values).__name__}"
             )
+        reference = values.get("reference")
+        if isinstance(reference, dict) and "signals" not in reference:
+            values["reference"] = read_reference(reference, Path(path), f"policy {path}: reference")
         try:
             # as JSON, so that lists are tuples and texts are days, but neither true nor "0.8" is a number
             return cls.model_validate_json(json.dumps(values, default=str), strict=True)
