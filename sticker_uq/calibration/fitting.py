@@ -14,6 +14,7 @@ from sticker_uq.calibration.probability import Kind, fit_calibration
 from sticker_uq.calibration.records import Record, first_of_each
 from sticker_uq.gate import Policy
 from sticker_uq.gate.assumptions.familiarity import Familiarity
+from sticker_uq.gate.policy.policy import LIMITS, highest
 from sticker_uq.gate.policy.policy_schema import SaliencyLimit
 from sticker_uq.gate.policy.signals import SIGNALS, SaliencyName, SignalName
 from sticker_uq.scene import InvalidInput
@@ -30,17 +31,10 @@ FAMILIAR = 99.9
 _OPEN: dict[str, Any] = {
     "min_probability": 0.34,
     "min_detection_rate": 0.0,
-    "max_variation_ratio": 1.0,
-    "max_shannon_entropy": 1.6,
-    "max_mutual_information": 1.6,
-    "max_relative_total_variance": 100.0,
-    "max_relative_predictive_surface": 100.0,
     "max_logo_overlap": 1.0,
     "ask_duplicated": False,
     "max_background_saliency": 0.0,
-    "max_unexplained_objectness": 1.0,
-    "max_dil": 1.0,
-    "max_dil_clean": 1.0,
+    **{name: highest(name) for name, limit in LIMITS.items() if limit.stood_in_for},
 }
 """Limits that the risk score and the section ``saliency`` stand in for."""
 

@@ -19,6 +19,7 @@ from sticker_uq.calibration.records import Assessed, Record, assess, number_unit
 from sticker_uq.evaluation.executors import executor
 from sticker_uq.evaluation.replay.assessing import assess_apart, identity_of, one_by_one, process_count
 from sticker_uq.gate import Policy
+from sticker_uq.gate.assumptions.reference_file import write_reference
 from sticker_uq.gate.policy.policy_schema import DataSet, Provenance, Validity
 from sticker_uq.io.files import atomic_write
 from sticker_uq.io.json_store import JsonStore
@@ -227,11 +228,13 @@ class Divided:
                     yield DataSet(role=role, source=part.source, images=count, fingerprint=part.fingerprint)
 
 
-def policy_text(policy: Policy) -> str:
+def write_policy(policy: Policy, path: Path, heading: str = _HEADER) -> None:
+    """Write ``policy`` to ``path`` and its reference, if it has one, to the file beside it."""
     values = policy.model_dump(mode="json", exclude_none=True)
-    return yaml.safe_dump(values, sort_keys=False, default_flow_style=None, width=120, allow_unicode=True)
-
-
-def write_policy(policy: Policy, path: Path) -> None:
     with atomic_write(path, "w") as stream:
-        stream.write(_HEADER + policy_text(policy))
+        if policy.reference is not None:
+            values["reference"] = write_reference(policy.reference, path)
+        stream.write(heading)
+        yaml.safe_dump(
+            values, stream, sort_keys=False, default_flow_style=None, width=120, allow_unicode=True
+        )

@@ -3,8 +3,8 @@
 
 ``bundle.yaml`` is the manifest: the parameters of detector and supervisor, what weights, settings and panel hash to, and the
 SHA-256 of every other file: ``weights.safetensors``, ``weights_novelty.safetensors``, ``weights_close_ups.safetensors``,
-``weights_photo.safetensors``, ``weights_front.safetensors``, ``weights_patches.safetensors``, ``policy.yaml``, ``panel/``,
-``comparison.json``.
+``weights_photo.safetensors``, ``weights_front.safetensors``, ``weights_patches.safetensors``, ``policy.yaml`` and the file of
+its reference, ``panel/``, ``comparison.json``.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from pydantic import BaseModel, Field, ValidationError
 from sticker_uq.cell.supervisor_settings import SupervisorNodeSettings
 from sticker_uq.evaluation.bundle_comparison import COMPARISON, BundleComparison
 from sticker_uq.gate import Policy
+from sticker_uq.gate.assumptions.reference_file import SUFFIX, reference_file
 from sticker_uq.io.files import check_output_folder, remove_earlier_result, whole_folder
 from sticker_uq.io.reading import MOST_YAML, child_path, parse_yaml, read_chunks, read_text, show_value
 from sticker_uq.io.setting_fields import Frozen, validate, words
@@ -54,6 +55,7 @@ BUNDLE_FILES = (
     *_LAST_LOOK.values(),
     _NOVELTY,
     _POLICY,
+    f"*{SUFFIX}",
     _PANEL,
     f"{_PANEL}/**/*",
 )
@@ -287,6 +289,8 @@ def _sources(settings: PerceptionSettings, policy: Path) -> dict[str, Path]:
     beside = weights.with_name(f"{weights.stem}_novelty.safetensors")
     novelty = beside if settings.weights else packaged_file(settings.model)
     found = {_WEIGHTS: weights, _POLICY: policy}
+    if reference := reference_file(policy):
+        found[reference.name] = reference
     if settings.novelty and novelty is not None and novelty.is_file():
         found[_NOVELTY] = novelty
     if settings.close_ups and (close_ups := close_up_weights(settings.model, settings.weights)):

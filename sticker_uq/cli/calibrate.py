@@ -21,10 +21,11 @@ from sticker_uq.cli import option
 from sticker_uq.cli.options import Alpha, Beta, Delta, Jobs, RayAddress, Topic, output_file, settings_options
 from sticker_uq.cli.terminal import command_line, counting, output, tell_of_source
 from sticker_uq.gate import Policy
+from sticker_uq.gate.assumptions.reference_file import reference_beside
 from sticker_uq.gate.policy.policy_schema import PanelRule
 from sticker_uq.gate.policy.signals import SIGNALS, SaliencyName
 from sticker_uq.io.coco import check_objects
-from sticker_uq.io.files import write_file
+from sticker_uq.io.files import check_output_file, write_file
 from sticker_uq.io.labelled_images import LabelledSource
 from sticker_uq.io.share import share_folder
 from sticker_uq.perception import PerceptionSettings
@@ -41,7 +42,7 @@ def command(
     data: list[Path] = option(
         ..., "COCO folder, or rosbag2 folder with an annotations.json in it; may be repeated."
     ),
-    out: Path = output_file(Path("policy.yaml"), "Policy file to write."),
+    out: Path = output_file(Path("policy.yaml"), "Policy file to write; NAME.reference.csv goes beside it."),
     part: list[str] | None = option(
         None,
         "NAME=FOLDER[,FOLDER...]: a part of the laptops, by folders of --data; may be repeated. The promises then hold for "
@@ -100,6 +101,7 @@ def command(
         raise InvalidInput(f"--fit-share {fit_share:g}: expected a number from 0 to below 1")
     if report is not None and report.suffix not in (".html", ".md"):
         raise InvalidInput(f"--report {report}: expected FILE.html or FILE.md")
+    check_output_file(reference_beside(out), f"--out {out}: {reference_beside(out)}")
     named = [name for name in signals.replace(" ", "").split(",") if name]
     if unknown := [name for name in named if name not in SIGNALS]:
         raise InvalidInput(f"--signals {', '.join(unknown)}: expected some of {', '.join(SIGNALS)}")

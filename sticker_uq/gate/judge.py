@@ -11,19 +11,10 @@ import numpy as np
 
 from sticker_uq.gate.box_overlap import as_box, iou, is_proper, same_place
 from sticker_uq.gate.operator.answers import Answer, OperatorAnswer, OperatorAnswers
+from sticker_uq.gate.policy.limits import Before
 from sticker_uq.gate.policy.policy import Policy
 from sticker_uq.gate.policy.rules import is_possible_logo, judge_object, within
-from sticker_uq.gate.policy.signals import (
-    DISTANCE,
-    MISSED,
-    NOVELTY,
-    OBSTRUCTION,
-    UNEXPLAINED,
-    NoveltySignal,
-    SaliencyName,
-    object_signals,
-    scene_saliency,
-)
+from sticker_uq.gate.policy.signals import UNEXPLAINED, object_signals, scene_saliency, scene_signal
 from sticker_uq.scene import (
     ObjectClass,
     ObjectVerdict,
@@ -178,66 +169,47 @@ def _outcome(
 ) -> tuple[Outcome, list[Reason]]:
     doubts = []
     if not memory.scene_checked:
-        doubts = _saliency_doubts(assessment, policy, clean=False)
-        doubts += _foreign_scene(assessment, policy)
+        doubts = _doubts(assessment, policy, Before.START)
         if policy.familiarity is not None:
             doubts += policy.familiarity.doubts(assessment)
     if doubts:
         return Outcome.ASK, doubts
     if any(v.verdict is Verdict.REMOVE for v in verdicts):
         return Outcome.WORK, []
-    doubts = [] if memory.scene_checked else _obstructed(assessment, policy)
+    doubts = [] if memory.scene_checked else _doubts(assessment, policy, Before.QUESTION)
     if any(v.verdict is Verdict.ASK for v in verdicts):
         return Outcome.ASK, doubts
     doubts += [] if memory.scene_checked else _clean_doubts(assessment, verdicts, policy)
     return (Outcome.ASK, doubts) if doubts else (Outcome.CLEAN, [])
 
 
-def _saliency_doubts(assessment: SceneAssessment, policy: Policy, clean: bool) -> list[Reason]:
-    """Why the saliency that no box explains is too much to remove anything or, if ``clean``, to call the scene clean."""
-    signal: SaliencyName = "dil"
-    if policy.saliency is not None:
-        signal = policy.saliency.signal
-        limit = policy.saliency.max_clean if clean else policy.saliency.max_removal
-    else:
-        dil_limit = policy.max_dil_clean if clean else policy.max_dil
-        # DiL is in [0, 1], so that a limit of 1 asks nothing, not even that it was measured
-        limit = None if dil_limit >= 1.0 else dil_limit
-    if limit is None:
-        return []
-    passed, reason = within(signal, scene_saliency(assessment, signal), limit)
-    return [] if passed else [reason]
-
-
-def _foreign_scene(assessment: SceneAssessment, policy: Policy) -> list[Reason]:
-    """That the scene as a whole is unlike the training pictures, or that this is not known."""
-    passed, reason = _within_novelty(assessment, DISTANCE, policy.max_scene_distance)
-    released = policy.unmeasured_novelty == "release" and math.isnan(reason.value)
-    return [] if passed or released else [reason]
-
-
-def _obstructed(assessment: SceneAssessment, policy: Policy) -> list[Reason]:
-    """That a hand or a gripper may be in front of the laptop, or that this is not known."""
-    if policy.max_obstruction >= 1.0:
-        return []
-    localization = assessment.localization
-    value = math.nan if localization is None else localization.obstruction
-    passed, reason = within(OBSTRUCTION, value, policy.max_obstruction)
-    return [] if passed else [reason]
+def _doubts(assessment: SceneAssessment, policy: Policy, before: Before) -> list[Reason]:
+    """The limits that hold before ``before`` and are exceeded, or of what was not measured, as reasons."""
+    doubts = []
+    for limit, highest in policy.limits_before(before):
+        value = scene_signal(assessment, limit.signal)
+        passed, reason = within(limit.signal, value, highest)
+        if passed or policy.releases_unmeasured(limit, value):
+            continue
+        if limit.network and assessment.localization is not None and math.isnan(value):
+            # only this is missing, and not distinctive localization too
+            reason = replace(reason, code="no_novelty_network")
+        places = _places(assessment, reason, limit.place) if limit.place else []
+        # objectness is what a place has: its reason says it all
+        doubts += places if places and limit.signal == UNEXPLAINED else [reason, *places]
+    return doubts
 
 
 def _clean_doubts(assessment: SceneAssessment, verdicts: _Verdicts, policy: Policy) -> list[Reason]:
     """Why a scene in which nothing is to be removed or asked about is not clean yet."""
     quiet = _background_is_quiet(assessment, policy)
-    doubts = [] if quiet else _saliency_doubts(assessment, policy, clean=True)
+    doubts = [] if quiet else _doubts(assessment, policy, Before.CLEAN)
     return doubts + _doubts_about_rest(assessment, verdicts, policy)
 
 
 def _doubts_about_rest(assessment: SceneAssessment, verdicts: _Verdicts, policy: Policy) -> list[Reason]:
     """Why what is left alone, by ``verdicts`` or because no box explains it, may be a sticker."""
-    doubts = _unexplained(assessment, policy.max_unexplained_objectness)
-    doubts += _novelty_limit(assessment, NOVELTY, policy.max_novelty)
-    doubts += _novelty_limit(assessment, MISSED, policy.max_missed_sticker_probability)
+    doubts = _doubts(assessment, policy, Before.REST)
     if not policy.clean_without_operator:
         doubts.append(Reason("clean_not_promised"))
     if policy.max_left_probability < 1.0:
@@ -247,47 +219,14 @@ def _doubts_about_rest(assessment: SceneAssessment, verdicts: _Verdicts, policy:
     return doubts
 
 
-def _unexplained(assessment: SceneAssessment, limit: float) -> list[Reason]:
-    """What no box explains above ``limit``: one reason for each place, one for the scene where no place is known."""
-    if limit >= 1.0:
-        return []
-    value = scene_saliency(assessment, UNEXPLAINED)
-    passed, reason = within(UNEXPLAINED, value, limit)
-    return [] if passed else _places(assessment, reason) or [reason]
-
-
-def _novelty_limit(assessment: SceneAssessment, name: NoveltySignal, limit: float) -> list[Reason]:
-    """That the novelty signal ``name`` is above ``limit``, or was not measured.
-
-    One reason for the scene, and one for each place that no box explains.
-    """
-    if limit >= 1.0:
-        return []
-    passed, reason = _within_novelty(assessment, name, limit)
-    return [] if passed else [reason, *_places(assessment, reason)]
-
-
-def _within_novelty(assessment: SceneAssessment, name: NoveltySignal, limit: float) -> tuple[bool, Reason]:
-    """Whether the novelty signal ``name`` is at most ``limit``, and that as a reason.
-
-    Where only novelty is missing, and not distinctive localization too, there is no network, which has a reason of its own.
-    """
-    localization = assessment.localization
-    value = math.nan if localization is None else float(getattr(localization, name))
-    passed, reason = within(name, value, limit)
-    missing = localization is not None and math.isnan(value)
-    return passed, replace(reason, code="no_novelty_network") if missing else reason
-
-
-def _places(assessment: SceneAssessment, reason: Reason) -> list[Reason]:
-    """A reason like ``reason`` for every unexplained place above its limit."""
-    places = []
-    for region in assessment.localization.unexplained if assessment.localization is not None else ():
-        if region.objectness > reason.limit:
-            code = "novel_place" if reason.subject == NOVELTY else "missed_place"
-            box = as_box(region.box)
-            places.append(Reason(code, reason.subject, region.objectness, reason.limit, box=box))
-    return places
+def _places(assessment: SceneAssessment, reason: Reason, code: str) -> list[Reason]:
+    """A reason like ``reason`` with the ``code`` for every unexplained place above its limit."""
+    found = assessment.localization.unexplained if assessment.localization is not None else ()
+    above = (region for region in found if region.objectness > reason.limit)
+    return [
+        Reason(code, reason.subject, region.objectness, reason.limit, box=as_box(region.box))
+        for region in above
+    ]
 
 
 def _background_is_quiet(assessment: SceneAssessment, policy: Policy) -> bool:

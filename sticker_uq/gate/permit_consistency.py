@@ -10,14 +10,15 @@ from dataclasses import dataclass
 
 from sticker_uq.gate.box_overlap import Box, as_box, cover, iou
 from sticker_uq.gate.plausibility import may_be_removed
-from sticker_uq.gate.policy.policy import LIMITED_METRICS
-from sticker_uq.gate.policy.signals import DISTANCE, OBJECT_NOVELTY
+from sticker_uq.gate.policy.limits import Before
+from sticker_uq.gate.policy.policy import LIMITS
+from sticker_uq.gate.policy.signals import OBJECT_NOVELTY
 from sticker_uq.gate.settings import GateSettings
 from sticker_uq.gate.state import Permit
 from sticker_uq.scene import ObjectClass, ObjectVerdict, Reason, SceneDecision, Verdict
 
-_NOISY = {"sticker_probability", "detection_rate", "risk", "dil", "background_saliency"}
-NOISY_METRICS = frozenset(_NOISY | {*LIMITED_METRICS, OBJECT_NOVELTY, DISTANCE})
+_LIMITED = {limit.signal for limit in LIMITS.values() if limit.before in (Before.REMOVAL, Before.START)}
+NOISY_METRICS = frozenset(_LIMITED | {"sticker_probability", "detection_rate", "risk", "background_saliency"})
 """Subjects whose value moves with the passes or the sensor's noise although nothing in the scene has changed."""
 
 SAME_SIZE_IOU = 0.7

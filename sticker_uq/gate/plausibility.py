@@ -7,10 +7,11 @@ from dataclasses import replace
 from itertools import islice
 
 from sticker_uq.gate.box_overlap import as_box, is_proper
-from sticker_uq.gate.policy.policy import Policy
+from sticker_uq.gate.policy.limits import Before
+from sticker_uq.gate.policy.policy import LIMITS, Policy
 from sticker_uq.gate.policy.policy_schema import POLICY_REFUSALS
 from sticker_uq.gate.policy.rules import at_least, within
-from sticker_uq.gate.policy.signals import MISSED, NOVELTY, OBSTRUCTION, UNEXPLAINED
+from sticker_uq.gate.policy.signals import DIL, UNEXPLAINED
 from sticker_uq.gate.settings import GateSettings, nanoseconds
 from sticker_uq.gate.state import BlockReason, GateState, SceneFacts, SeenPixels
 from sticker_uq.geometry import ScenePoses
@@ -238,9 +239,11 @@ _ROUNDING = 1e-3
 """By so much a share may leave its range through the rounding of sums in float32."""
 _SHARE = (0.0, 1.0)
 _AMOUNT = (0.0, math.inf)
-_LOCALIZATION = dict.fromkeys(("complete_localization", "background_localization"), _AMOUNT) | dict.fromkeys(
-    ("dil", "decision_threshold", UNEXPLAINED, NOVELTY, MISSED, OBSTRUCTION), _SHARE
-)
+_LOCALIZATION = {
+    **dict.fromkeys(("complete_localization", "background_localization"), _AMOUNT),
+    **dict.fromkeys((DIL, "decision_threshold"), _SHARE),
+    **{limit.signal: (0.0, limit.off) for limit in LIMITS.values() if limit.before is not Before.REMOVAL},
+}
 _EXPOSURE = {"mean_level": (0.0, 255.0), "dark_share": _SHARE, "saturated_share": _SHARE} | dict.fromkeys(
     ("noise", "sharpness"), _AMOUNT
 )
@@ -273,10 +276,9 @@ def range_problem(assessment: SceneAssessment, policy: Policy | None = None) -> 
 
 
 def _check_ranges(policy: Policy) -> Iterator[str]:
-    """The signals of a scene that ``policy`` has a limit for; a limit of 1 is none."""
-    for name in (UNEXPLAINED, NOVELTY, MISSED, OBSTRUCTION):
-        if getattr(policy, f"max_{name}") < 1.0:
-            yield name
+    """The signals of a scene that ``policy`` limits, but does not look at before something is removed."""
+    for before in (Before.REST, Before.QUESTION):
+        yield from (limit.signal for limit, _ in policy.limits_before(before))
     if policy.saliency is not None and policy.saliency.signal == UNEXPLAINED:
         yield UNEXPLAINED
 

@@ -7,7 +7,8 @@ from sticker_uq.gate import events as ev
 from sticker_uq.gate.box_overlap import as_box, iou, same_place
 from sticker_uq.gate.permit_consistency import check_permit, surroundings
 from sticker_uq.gate.plausibility import Problem, image_problems, picture_of, problems_of
-from sticker_uq.gate.policy.signals import MISSED, NOVELTY, OBSTRUCTION, UNEXPLAINED
+from sticker_uq.gate.policy.limits import Before
+from sticker_uq.gate.policy.policy import LIMITS
 from sticker_uq.gate.relief import relief_doubt
 from sticker_uq.gate.settings import GateSettings
 from sticker_uq.gate.state import MOST_AGES, NO_STREAK, BlockReason, GateState, Permit, Streak, Target
@@ -15,8 +16,10 @@ from sticker_uq.gate.step_context import StepContext
 from sticker_uq.messages import lack_of
 from sticker_uq.scene import ObjectClass, ObjectVerdict, Outcome, Reason, SceneDecision, Verdict
 
-_MISSED = (UNEXPLAINED, NOVELTY, MISSED)
+_MISSED = {limit.signal for limit in LIMITS.values() if limit.before is Before.REST}
 """Subjects of the reasons that say that something may have been missed."""
+_IN_FRONT = {limit.signal for limit in LIMITS.values() if limit.before is Before.QUESTION}
+"""Subjects of the reasons that say that the laptop may not be seen as it is."""
 
 
 def receive(context: StepContext, event: ev.SceneReceived) -> None:
@@ -134,7 +137,7 @@ def has_unexplained(decision: SceneDecision) -> bool:
 
 def obstruction(decision: SceneDecision) -> tuple[Reason, ...]:
     """Why ``decision`` neither asks nor calls the laptop clean before the view is free; empty where it is."""
-    return tuple(reason for reason in decision.reasons if reason.subject == OBSTRUCTION)
+    return tuple(reason for reason in decision.reasons if reason.subject in _IN_FRONT)
 
 
 def _extend(context: StepContext, decision: SceneDecision) -> Streak:

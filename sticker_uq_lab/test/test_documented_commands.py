@@ -76,6 +76,7 @@ class Supplies:
         return small_novelty(self.folder)
 
     policy = ROOT / "config" / "limits.yaml"
+    reference = ROOT / "config" / "policy.reference.csv"
 
 
 SUPPOSED = {
@@ -86,7 +87,11 @@ SUPPOSED = {
         "RECORDING": "recording",
     },
     "operator": {"cell/policy.yaml": "policy"},
-    "simulation": {"out/demo/bag": "recording", "config/policy.yaml": "policy"},
+    "simulation": {
+        "out/demo/bag": "recording",
+        "config/policy.yaml": "policy",
+        "config/policy.reference.csv": "reference",
+    },
 }
 """What the reader of a page has before its first command, under the name that the page gives it."""
 

@@ -14,7 +14,7 @@ from sticker_uq.calibration.calibration_report import calibration_report, guaran
 from sticker_uq.calibration.choosing import fit_risk
 from sticker_uq.calibration.control import Trial
 from sticker_uq.calibration.fitting import Levels, fit_policy, take_over
-from sticker_uq.calibration.making import Divided, policy_text
+from sticker_uq.calibration.making import Divided, write_policy
 from sticker_uq.calibration.measuring import measure, scores
 from sticker_uq.calibration.outcomes import matching, outcomes_of, with_limits
 from sticker_uq.calibration.probability import fit_isotonic, fit_temperature, same_odds
@@ -82,7 +82,7 @@ def test_the_risk_score_is_monotone_and_leaves_useless_signals_out(drawn):
 def test_a_policy_survives_its_file(made, tmp_path):
     _, policy, _, proof = made
     path = tmp_path / "policy.yaml"
-    path.write_text(policy_text(policy))
+    write_policy(policy, path)
     assert Policy.load(path) == policy
     assert Policy.load(path).hash == policy.hash
     assert len(policy.reference.signals["score"]) == len(proof)

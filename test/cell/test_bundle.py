@@ -10,11 +10,13 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
+from sticker_uq.calibration.making import write_policy
 from sticker_uq.cell.bundle import MANIFEST, MOST_FILE, Bundle, _copy, create_bundle
 from sticker_uq.cell.processes import CellOptions, cell_processes
 from sticker_uq.cell.supervisor_settings import SupervisorNodeSettings
 from sticker_uq.cli import app
 from sticker_uq.gate import Policy
+from sticker_uq.gate.assumptions.drift import Reference
 from sticker_uq.gate.policy.policy_schema import Guarantee
 from sticker_uq.io.setting_fields import validate
 from sticker_uq.io.share import share_folder
@@ -112,6 +114,24 @@ def test_a_manifest_that_says_something_else_is_refused(copy, change, message):
     (copy / MANIFEST).write_text(yaml.safe_dump(values | change))
     with pytest.raises(InvalidInput, match=message):
         Bundle.load(copy)
+
+
+def test_the_reference_of_the_policy_comes_along(tmp_path):
+    file, out = tmp_path / "mine.yaml", tmp_path / "bundle"
+    policy = Policy.load(PACKAGED).model_copy(update={"reference": Reference(signals={"noise": (1.5,) * 20})})
+    write_policy(policy, file)
+    made = create_bundle(out, SETTINGS, file)
+    assert "mine.reference.csv" in made.manifest.files
+    assert Policy.load(made.policy) == policy
+    assert (
+        create_bundle(out, SETTINGS, PACKAGED, overwrite=True)
+        .manifest.files.keys()
+        .isdisjoint(["mine.reference.csv"])
+    )
+    (tmp_path / "mine.reference.csv").unlink()
+    with pytest.raises(InvalidInput, match="no such file; it belongs to the policy"):
+        create_bundle(tmp_path / "other", SETTINGS, file)
+    assert not (tmp_path / "other").exists()
 
 
 def test_a_link_brings_no_panel_and_no_endless_file(copy, tmp_path):

@@ -155,12 +155,13 @@ def _policy(data: bytes, folder: Path) -> None:
 
 
 def _policy_documents() -> list[Any]:
-    """The packaged policies; of thousands of reference values a few are enough."""
+    """The packaged policies, and one of before with its reference inside; of thousands of values a few are enough."""
     names = ("limits.yaml", "policy.yaml")
     read = [read_yaml(examples.ROOT / "config" / name) for name in names]
-    signals = read[1]["reference"]["signals"]
-    read[1]["reference"]["signals"] = {name: values[:100] for name, values in signals.items()}
-    return read
+    calibrated = Policy.load(examples.ROOT / "config" / "policy.yaml")
+    assert calibrated.reference is not None
+    signals = {name: values[:100] for name, values in calibrated.reference.signals.items()}
+    return [*read, read[1] | {"reference": {"signals": signals}}]
 
 
 TARGETS: dict[str, Target] = {

@@ -27,7 +27,9 @@ def localized(**changes: float) -> SceneAssessment:
     return replace(scene, localization=replace(scene.localization, **changes))
 
 
-@pytest.mark.parametrize("name", [*SHARES, "complete_localization", "background_localization"])
+@pytest.mark.parametrize(
+    "name", [*SHARES, "complete_localization", "background_localization", "scene_distance"]
+)
 @pytest.mark.parametrize("value", [-1.0, float("-inf"), float("inf")])
 def test_a_value_outside_of_its_range_is_named(name, value):
     problem = range_problem(localized(**{name: value}))

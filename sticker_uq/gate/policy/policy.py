@@ -6,15 +6,17 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, ValidationError, model_validator
 
 from sticker_uq.gate.assumptions.drift import Reference
 from sticker_uq.gate.assumptions.familiarity import Familiarity
+from sticker_uq.gate.assumptions.reference_file import read_reference
+from sticker_uq.gate.policy.limits import Before, Limit
 from sticker_uq.gate.policy.policy_schema import (
     Calibration,
     Guarantee,
@@ -25,7 +27,17 @@ from sticker_uq.gate.policy.policy_schema import (
     SaliencyLimit,
     Validity,
 )
-from sticker_uq.gate.policy.signals import LeftSignal, left_signals
+from sticker_uq.gate.policy.signals import (
+    DIL,
+    DISTANCE,
+    MISSED,
+    NOVELTY,
+    OBJECT_NOVELTY,
+    OBSTRUCTION,
+    UNEXPLAINED,
+    LeftSignal,
+    left_signals,
+)
 from sticker_uq.io.reading import read_yaml, show_value
 from sticker_uq.io.setting_fields import Finite, Share, words
 from sticker_uq.scene import (
@@ -40,10 +52,12 @@ from sticker_uq.scene import (
 
 NO_LIMIT = 100.0
 """A highest TV or PS over area that limits nothing, not even that it was measured."""
-_LATER = ("max_obstruction",)
-"""Limits that policies of version 0.3 do not have."""
 LOWEST_PROBABILITY = 0.34
 """Below it a class is not the likeliest of three, so that it limits nothing."""
+
+
+def _metric(name: str) -> Limit:
+    return Limit(name, Before.REMOVAL, NO_LIMIT, stood_in_for=True)
 
 
 class Policy(Finite):
@@ -59,15 +73,19 @@ class Policy(Finite):
     """Lowest mean probability of sticker at which a sticker is removed"""
     min_detection_rate: Share = 0.0
     """Lowest share of the passes that must see a sticker (K of T) to remove it; 0 switches the limit off"""
-    max_variation_ratio: Share = 0.2
+    max_variation_ratio: Annotated[Share, _metric("variation_ratio")] = 0.2
     """Highest variation ratio (VR, 0..2/3) of a sticker that is removed"""
-    max_shannon_entropy: float = Field(0.9, ge=0.0, le=1.6)
+    max_shannon_entropy: Annotated[float, _metric("shannon_entropy")] = Field(0.9, ge=0.0, le=1.6)
     """Highest Shannon entropy (SE, bits) of a sticker that is removed"""
-    max_mutual_information: float = Field(0.3, ge=0.0, le=1.6)
+    max_mutual_information: Annotated[float, _metric("mutual_information")] = Field(0.3, ge=0.0, le=1.6)
     """Highest mutual information (MI, bits) of a sticker that is removed"""
-    max_relative_total_variance: float = Field(NO_LIMIT, ge=0.0, le=NO_LIMIT)
+    max_relative_total_variance: Annotated[float, _metric("relative_total_variance")] = Field(
+        NO_LIMIT, ge=0.0, le=NO_LIMIT
+    )
     """Highest total variance over box area (TV/area) of a sticker that is removed; 100 switches the limit off"""
-    max_relative_predictive_surface: float = Field(NO_LIMIT, ge=0.0, le=NO_LIMIT)
+    max_relative_predictive_surface: Annotated[float, _metric("relative_predictive_surface")] = Field(
+        NO_LIMIT, ge=0.0, le=NO_LIMIT
+    )
     """Highest predictive surface over box area (PS/area) of a sticker that is removed; 100 switches the limit off"""
     max_logo_overlap: Share = 0.1
     """Highest share of the smaller box that a sticker and a possible logo may share"""
@@ -80,17 +98,21 @@ class Policy(Finite):
     close_up_weight: Share = 0.0
     """Weight of the close-up, beside the passes, in the probability that something may be a sticker; 0: close-ups do not
     count, and what the passes call a sticker is never left alone"""
-    max_dil: Share = 0.6
+    max_dil: Annotated[Share, Limit(DIL, Before.START, stood_in_for=True)] = 0.6
     """Highest DiL of a scene in which anything is removed; 1 switches the limit off"""
-    max_dil_clean: Share = 0.5
+    max_dil_clean: Annotated[Share, Limit(DIL, Before.CLEAN, stood_in_for=True)] = 0.5
     """Highest DiL of a scene that counts as clean; 1 switches the limit off"""
-    max_unexplained_objectness: Share = 1.0
+    max_unexplained_objectness: Annotated[
+        Share, Limit(UNEXPLAINED, Before.REST, stood_in_for=True, place="missed_place")
+    ] = 1.0
     """Highest objectness that no box explains in a scene that counts as clean; 1 switches the limit off"""
-    max_novelty: Share = 1.0
+    max_novelty: Annotated[Share, Limit(NOVELTY, Before.REST, network=True, place="novel_place")] = 1.0
     """Highest novelty of a scene that counts as clean; 1 switches the limit off"""
-    max_missed_sticker_probability: Share = 1.0
+    max_missed_sticker_probability: Annotated[
+        Share, Limit(MISSED, Before.REST, network=True, place="missed_place")
+    ] = 1.0
     """Highest probability of a sticker that no box shows in a scene called clean; 1 switches the limit off"""
-    max_obstruction: Share = 1.0
+    max_obstruction: Annotated[Share, Limit(OBSTRUCTION, Before.QUESTION, later=True)] = 1.0
     """Highest probability that a hand or a gripper is in front of a laptop that is asked about or called clean; 1 switches the
     limit off"""
     max_background_saliency: float = Field(0.0, ge=0.0, le=1e6)
@@ -100,10 +122,14 @@ class Policy(Finite):
     anything that is left alone"""
     clean_without_operator: bool = True
     """Whether a laptop may be called clean without the operator; `calibrate` without --beta says no"""
-    max_scene_distance: float = Field(0.57, gt=0.0, le=1e6)
+    max_scene_distance: Annotated[float, Limit(DISTANCE, Before.START, math.inf, network=True)] = Field(
+        0.57, gt=0.0, le=1e6
+    )
     """Highest distance of a scene from the training pictures, 1: as far as an unusual one of them; above it nothing is removed or
     called clean"""
-    max_object_novelty: Share = 0.7
+    max_object_novelty: Annotated[
+        Share, Limit(OBJECT_NOVELTY, Before.REMOVAL, measured_as="novelty", network=True)
+    ] = 0.7
     """Highest novelty of a sticker that is removed; 1: no limit"""
     unmeasured_novelty: Literal["ask", "release"] = "ask"
     """Without a novelty network: ask, nothing is released without the operator; release, the two limits above do not count and a
@@ -123,7 +149,8 @@ class Policy(Finite):
     validity: Validity | None = Field(None, description="What the policy was made for; refused elsewhere")
     provenance: Provenance | None = Field(None, description="Command, data and versions that made it")
     reference: Reference | None = None
-    """What the scenes looked like that the policy was made from; none: nothing is watched"""
+    """What the scenes looked like that it was made from: `file`, which lies beside the policy, and its `sha256`; none: nothing is
+    watched"""
 
     @model_validator(mode="after")
     def _clean_is_stricter(self) -> Self:
@@ -139,7 +166,8 @@ class Policy(Finite):
 
         A limit that came later is left out where it limits nothing, so that files and bundles of before keep their hash.
         """
-        unused = {name for name in _LATER if getattr(self, name) == type(self).model_fields[name].default}
+        later = [name for name, limit in LIMITS.items() if limit.later]
+        unused = {name for name in later if getattr(self, name) == type(self).model_fields[name].default}
         values = self.model_dump(mode="json", exclude_none=True, exclude=unused)
         return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
@@ -171,6 +199,22 @@ class Policy(Finite):
         """What tells that a sticker is left on the laptop of ``assessment`` where the objects ``left`` stay."""
         return left_signals(left, [self.sticker_probability(one) for one in left], assessment)
 
+    def limits_before(self, what: Before) -> Iterator[tuple[Limit, float]]:
+        """The limits that hold before ``what`` and are on, with their values; the section ``saliency`` takes the place of DiL."""
+        for name, limit in LIMITS.items():
+            if limit.before is not what:
+                continue
+            if limit.signal == DIL and (own := self.saliency) is not None:
+                highest = own.max_clean if what is Before.CLEAN else own.max_removal
+                if highest is not None:
+                    yield Limit(own.signal, what, math.inf), highest
+            elif (highest := getattr(self, name)) < limit.off:
+                yield limit, highest
+
+    def releases_unmeasured(self, limit: Limit, value: float) -> bool:
+        """Whether ``value`` of ``limit`` is none, and this policy goes on without."""
+        return limit.released_unmeasured and self.unmeasured_novelty == "release" and math.isnan(value)
+
     def refusal(self, assessment: SceneAssessment) -> Reason | None:
         """Why this policy must not judge ``assessment``; None when it may."""
         return None if self.validity is None else self.validity.refusal(assessment)
@@ -179,13 +223,17 @@ class Policy(Finite):
     def load(cls, path: str | Path) -> Policy:
         """The policy in a YAML file of ``name: value`` lines and sections; what it leaves out has its default.
 
-        Raises :class:`InvalidInput` naming the file and every unknown name and bad value.
+        Raises :class:`InvalidInput` naming the file and every unknown name and bad value, and for a reference in a file beside it
+        that is missing or another one.
         """
         values = read_yaml(path, f"policy {path}")
         if not isinstance(values, dict):
             raise InvalidInput(
                 f"policy {path} must hold lines of the form name: value, got {type(values).__name__}"
             )
+        reference = values.get("reference")
+        if isinstance(reference, dict) and "signals" not in reference:
+            values["reference"] = read_reference(reference, Path(path), f"policy {path}: reference")
         try:
             # as JSON, so that lists are tuples and texts are days, but neither true nor "0.8" is a number
             return cls.model_validate_json(json.dumps(values, default=str), strict=True)
@@ -194,8 +242,17 @@ class Policy(Finite):
             raise InvalidInput(f"policy {path}: {problems}") from None
 
 
-LIMITED_METRICS = tuple(name for name in METRICS if f"max_{name}" in Policy.model_fields)
+LIMITS: dict[str, Limit] = {
+    name: row for name, info in Policy.model_fields.items() for row in info.metadata if isinstance(row, Limit)
+}
+"""The table of the limits by their names in the file, in the order in which they are judged."""
+LIMITED_METRICS = tuple(name for name in METRICS if f"max_{name}" in LIMITS)
 """The metrics that a policy has an upper limit ``max_NAME`` for."""
+
+
+def highest(name: str) -> float:
+    """The highest value that the field ``name`` of a policy may have."""
+    return next(float(rule.le) for rule in Policy.model_fields[name].metadata if hasattr(rule, "le"))
 
 
 def _sentence(problem: Any) -> str:

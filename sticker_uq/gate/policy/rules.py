@@ -7,8 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from sticker_uq.gate.box_overlap import as_box, cover, is_proper
-from sticker_uq.gate.policy.policy import LIMITED_METRICS, NO_LIMIT, Policy
-from sticker_uq.gate.policy.signals import OBJECT_NOVELTY, Signals
+from sticker_uq.gate.policy.limits import Before
+from sticker_uq.gate.policy.policy import Policy
+from sticker_uq.gate.policy.signals import Signals
 from sticker_uq.scene import ObjectClass, ObservedObject, Reason, Verdict
 
 Finding = tuple[Verdict, tuple[Reason, ...]]
@@ -81,13 +82,10 @@ def _sticker(observed: ObservedObject, others: _Objects, policy: Policy, signals
     checks = [at_least("sticker_probability", probability, policy.min_probability)]
     if policy.min_detection_rate > 0.0:
         checks.append(at_least("detection_rate", observed.detection_rate, policy.min_detection_rate))
-    limits = {metric: getattr(policy, f"max_{metric}") for metric in LIMITED_METRICS}
-    checks += [
-        within(name, getattr(observed, name), most) for name, most in limits.items() if most < NO_LIMIT
-    ]
-    asked = policy.unmeasured_novelty == "ask" or not math.isnan(observed.novelty)
-    if asked and policy.max_object_novelty < 1.0:
-        checks.append(within(OBJECT_NOVELTY, observed.novelty, policy.max_object_novelty))
+    for limit, highest in policy.limits_before(Before.REMOVAL):
+        value = getattr(observed, limit.measured_as or limit.signal)
+        if not policy.releases_unmeasured(limit, value):
+            checks.append(within(limit.signal, value, highest))
     if policy.risk is not None:
         risk = policy.risk(signals)
         checks.append(within("risk", risk, policy.risk.max_removal))

@@ -4,8 +4,9 @@
 Every signal grows with uncertainty; what was not measured is NaN.
 """
 
+import math
 from collections.abc import Mapping, Sequence
-from typing import Literal
+from typing import Literal, cast, get_args
 
 import numpy as np
 
@@ -40,22 +41,22 @@ SaliencyName = Literal["dil", "background_saliency", "unexplained_objectness"]
 """What a scene may be limited by: DiL, the saliency outside the boxes per pixel of the image, or the largest objectness that no
 box explains."""
 
+DIL: SaliencyName = "dil"
+"""The subject of a reason that says that too much of the saliency lies outside the boxes."""
+
 UNEXPLAINED: SaliencyName = "unexplained_objectness"
 """The subject of a reason that says that something may have been missed."""
 
-NoveltySignal = Literal["novelty", "missed_sticker_probability", "scene_distance"]
-"""What the network that looks beside the detector says of a scene."""
-
-NOVELTY: NoveltySignal = "novelty"
+NOVELTY = "novelty"
 """The subject of a reason that says that something lies there which the detector was never shown."""
 
-DISTANCE: NoveltySignal = "scene_distance"
+DISTANCE = "scene_distance"
 """The subject of a reason that says that the scene as a whole is unlike those that the detector was made for."""
 
 OBJECT_NOVELTY = "object_novelty"
 """The subject of a reason that says that an object is of no kind that the detector was shown."""
 
-MISSED: NoveltySignal = "missed_sticker_probability"
+MISSED = "missed_sticker_probability"
 """The subject of a reason that says that a sticker may be visible which no box shows."""
 
 OBSTRUCTION = "obstruction"
@@ -147,3 +148,11 @@ def scene_saliency(assessment: SceneAssessment, name: SaliencyName = "dil") -> f
     if name == "background_saliency":
         return found.background_localization / pixels
     return {"dil": found.dil, UNEXPLAINED: found.unexplained_objectness}[name]
+
+
+def scene_signal(assessment: SceneAssessment, name: str) -> float:
+    """A signal of the scene that a policy may limit, by the subject of its reasons; NaN where it was not measured."""
+    if name in get_args(SaliencyName):
+        return scene_saliency(assessment, cast("SaliencyName", name))
+    found = assessment.localization
+    return math.nan if found is None else float(getattr(found, name))

@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar
 from pydantic import Field
 
 from sticker_uq.calibration.fitting import Levels
-from sticker_uq.calibration.making import assess_sources, policy_text
+from sticker_uq.calibration.making import assess_sources, write_policy
 from sticker_uq.calibration.records import Assessed
 from sticker_uq.detection.detector import load_detector
 from sticker_uq.detection.weights import load_weights
@@ -186,6 +186,5 @@ def without_guarantee(base: Policy, file: Path, novelty: NoveltyResult) -> Path:
     """Write the limits of ``base``, which guarantee nothing, to ``file``; returns it."""
     nothing = dict.fromkeys(("guarantee", "validity", "provenance", "reference"))
     plain = base_without_novelty(base, novelty).model_copy(update=nothing)
-    heading = "# Limits without a guarantee for these weights.\n"
-    file.write_text(heading + policy_text(plain), encoding="utf-8")
+    write_policy(plain, file, "# Limits without a guarantee for these weights.\n")
     return file

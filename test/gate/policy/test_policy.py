@@ -1,16 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """The policy is one validated file, and its hash identifies it."""
 
+import hashlib
 from pathlib import Path
 
 import pytest
+import yaml
 from pydantic import ValidationError
 
+from sticker_uq.calibration.making import write_policy
 from sticker_uq.gate import Policy
+from sticker_uq.gate.assumptions.drift import SIGNALS, Reference
 from sticker_uq.perception import Perception, PerceptionSettings
 from sticker_uq.scene import InvalidInput
 
 ROOT = Path(__file__).parents[3]
+REFERENCE = Reference(signals={name: (0.1, *range(19)) for name in SIGNALS})
 
 
 def test_the_limits_set_by_hand_are_valid_and_name_every_limit():
@@ -87,3 +92,67 @@ def test_policies_of_before_keep_their_hash():
     """A bundle names it: a limit that comes later must not make every cell's bundle invalid where it limits nothing."""
     assert Policy().hash == "4fdc9acbe5773a0ef49529b715514e37fc6375fa1e408b6b30508f21ca79c0ef"
     assert Policy(max_obstruction=0.5).hash != Policy().hash
+    calibrated = Policy.load(ROOT / "config" / "policy.yaml")
+    assert calibrated.hash == "d2aa00c09e4e213808e55ad0e5894dee95e975214e469c324225b5969e35c54f"
+
+
+def test_the_reference_may_be_in_the_policy_or_beside_it(tmp_path):
+    policy, path = Policy(reference=REFERENCE), tmp_path / "mine.yaml"
+    path.write_text(yaml.safe_dump(policy.model_dump(mode="json", exclude_none=True), sort_keys=False))
+    before = Policy.load(path)
+    write_policy(before, path)
+    assert len(path.read_text().splitlines()) < 60
+    assert Policy.load(path) == before == policy
+    assert Policy.load(path).hash == policy.hash
+    assert list(Policy.load(path).reference.signals) == list(SIGNALS), "ties go to the first"
+    assert {file.name for file in tmp_path.iterdir()} == {"mine.yaml", "mine.reference.csv"}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            lambda file: file.unlink(),
+            r"mine\.reference\.csv: no such file; it belongs to the policy, copy both",
+        ),
+        (
+            lambda file: file.write_text(file.read_text() + "\n"),
+            "is not the file that was made with the policy",
+        ),
+        (lambda file: [file.unlink(), file.mkdir()], "is a folder, expected a regular file"),
+    ],
+)
+def test_a_reference_that_is_missing_or_another_one_is_refused(tmp_path, change, message):
+    path = tmp_path / "mine.yaml"
+    write_policy(Policy(reference=REFERENCE), path)
+    change(tmp_path / "mine.reference.csv")
+    with pytest.raises(InvalidInput, match=f"policy {path}: reference: .*{message}"):
+        Policy.load(path)
+
+
+@pytest.mark.parametrize("content", [b"", b"score\n", b"score,noise\n1,2\n3\n", b"score\nx\n", b"\xff\n"])
+def test_a_reference_is_a_table_of_numbers(tmp_path, content):
+    path = tmp_path / "policy.yaml"
+    (tmp_path / "a.reference.csv").write_bytes(content)
+    section = {"file": "a.reference.csv", "sha256": hashlib.sha256(content).hexdigest()}
+    path.write_text(yaml.safe_dump({"reference": section}))
+    with pytest.raises(InvalidInput, match="a number for each in every other line"):
+        Policy.load(path)
+
+
+@pytest.mark.parametrize(
+    ("section", "message"),
+    [
+        ("{file: a.reference.csv}", "expected file and sha256, or signals"),
+        ("{file: 3, sha256: x}", "expected file and sha256, or signals"),
+        ("{file: ../a.reference.csv, sha256: x}", "expected a file below"),
+        ("{file: sub/a.reference.csv, sha256: x}", "a file beside the policy"),
+        ("{file: weights.safetensors, sha256: x}", r"expected NAME\.reference\.csv"),
+        ("a.reference.csv", "reference = 'a.reference.csv'"),
+    ],
+)
+def test_the_section_of_the_reference_is_checked(tmp_path, section, message):
+    path = tmp_path / "policy.yaml"
+    path.write_text(f"reference: {section}\n")
+    with pytest.raises(InvalidInput, match=message):
+        Policy.load(path)
