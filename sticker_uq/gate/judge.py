@@ -24,6 +24,7 @@ from sticker_uq.gate.policy.signals import (
     object_signals,
     scene_saliency,
 )
+from sticker_uq.plain import to_plain
 from sticker_uq.scene import (
     ObjectClass,
     ObjectVerdict,
@@ -34,7 +35,6 @@ from sticker_uq.scene import (
     SceneDecision,
     Status,
     Verdict,
-    to_plain,
 )
 
 NOTHING_SAID = OperatorAnswers()

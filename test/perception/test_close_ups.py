@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from sticker_uq.perception import Perception, PerceptionSettings
 from sticker_uq.perception.close_ups import LEARNED_ZOOM, ZOOM, close_ups, look_closely
-from sticker_uq.scene import Detections, ObjectClass, Status, to_plain
+from sticker_uq.plain import to_plain
+from sticker_uq.scene import Detections, ObjectClass, Status
 from sticker_uq.testing.scenes import observed
 from test.helpers.laptops import laptop
 from test.helpers.models import picture, small_weights

@@ -19,6 +19,7 @@ from sticker_uq.io.messages import scene_from_msg
 from sticker_uq.io.sources import IMAGE_TYPES
 from sticker_uq.io.topics import scene_topic_of
 from sticker_uq.perception.settings import PerceptionSettings
+from sticker_uq.plain import to_plain
 from sticker_uq.scene import (
     InvalidInput,
     ObjectClass,
@@ -26,7 +27,6 @@ from sticker_uq.scene import (
     SceneAssessment,
     SceneDecision,
     Verdict,
-    to_plain,
 )
 
 KINDS = {"objects": "detected", "released": "released", "asked": "asked about"}

@@ -20,7 +20,8 @@ from sticker_uq.evaluation.reporting.replay_report import write_replay
 from sticker_uq.gate import Policy, judge
 from sticker_uq.io.coco import LabelledImage
 from sticker_uq.io.sources import ImageSource, SourceImage, open_source
-from sticker_uq.scene import InvalidInput, Outcome, Status, Verdict, to_plain
+from sticker_uq.plain import to_plain
+from sticker_uq.scene import InvalidInput, Outcome, Status, Verdict
 
 
 class Perception:
