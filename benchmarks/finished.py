@@ -18,7 +18,7 @@ import numpy as np
 from benchmarks.result_files import argument_parser, result_file
 from benchmarks.tables import markdown
 from benchmarks.to_the_end import BARE, CIRCUMSTANCES, SIZES
-from sticker_uq.calibration.fitting import fit_policy
+from sticker_uq.calibration.fitting import FitSettings, fit_policy
 from sticker_uq.calibration.making import FIT_SHARE, Divided, assess_sources
 from sticker_uq.calibration.measuring import measure
 from sticker_uq.calibration.outcomes import outcomes_of, with_limits, worst_risk
@@ -72,7 +72,7 @@ def records(folder: Path, jobs: int) -> tuple[list[Record], list[str]]:
 
 def fitted(known: Sequence[Record], base: Policy, signals: Sequence[SignalName]) -> Policy:
     """A policy of ``signals`` fitted to ``known``, with the loosest limit at which at most ALPHA of their laptops are harmed."""
-    draft = fit_policy(known, base, familiar=100, signals=signals, level=ALPHA)
+    draft = fit_policy(known, base, FitSettings(familiar=100, signals=signals, level=ALPHA))
     seen = outcomes_of(known, draft)
     worst = np.sort(worst_risk(*seen.removed(), seen.images))
     return with_limits(draft, float(np.nextafter(worst[int(ALPHA * seen.images)], -np.inf)), 1.0)

@@ -74,13 +74,13 @@ def plan(
     parts: Sequence[str], split: str, count: int, fit: int, limits: int, profile: Profile = "large"
 ) -> list[Job]:
     """What is measured: laptops to fit and to set limits on, then ``count`` per case, all cases of a laptop together."""
-    plain = Case("shift", NONE, NONE, profile)
+    plain = Case(NONE, NONE, profile)
     jobs = [Job("fit", plain, seed) for seed in SPLITS["fit"][:fit]]
     if (
         profile == "study"
     ):  # where hardly a laptop is without a sticker, and what clean ones look like is to be learned
         bare = SPLITS["fit"][fit : fit + fit // 10]
-        jobs += [Job("fit", Case("shift", BARE, NONE, profile), seed) for seed in bare]
+        jobs += [Job("fit", Case(BARE, NONE, profile), seed) for seed in bare]
     jobs += [Job("limits", plain, seed) for seed in SPLITS["limits"][:limits]]
     return jobs + [Job(split, case, seed) for seed in SPLITS[split][:count] for case in cases(parts, profile)]
 
@@ -134,7 +134,8 @@ def shares(
 
     everyone = float(_difference(counts.sum(axis=1)))
     if reference is None and events in (0, of):
-        low, high = clopper_pearson(*((0, len(parts[0])) if not events else (len(parts[0]), len(parts[0]))))
+        laptops = len(parts[0])
+        low, high = clopper_pearson(laptops if events else 0, laptops)
         return events, of, Interval(everyone, low, high)
     drawn = _difference(_redrawn(counts.shape[1]) @ counts)
     low, high = np.nanquantile(drawn, [0.025, 0.975])
@@ -237,8 +238,10 @@ def table(found: dict[str, Any], name: str = FIGURE_TABLES[0]) -> str:
     """One of FIGURE_TABLES or OTHER_TABLES, as Markdown."""
     if name in OTHER_TABLES:
         return as_markdown([OTHER_TABLES[name](found)]).strip()
+    at_equal_questions, at_equal_mistakes = GOALS
     figure = name.removesuffix("_at_1_percent")
-    return as_markdown([_by_group(found, GOALS[figure != name], figure)]).strip()
+    goal = at_equal_questions if figure == name else at_equal_mistakes
+    return as_markdown([_by_group(found, goal, figure)]).strip()
 
 
 def _by_group(found: dict[str, Any], goal: str, figure: str) -> Table:
@@ -342,7 +345,9 @@ def _trade(found: dict[str, Any]) -> Table:
         for method in TRADED
     }
     for name in ("", *found["against"]):
-        for method in TRADED[not name :]:
+        for method in (
+            TRADED if name else TRADED[1:]
+        ):  # with the same weights the first is the reference itself
             title = f"{method} minus {REFERENCE}{f', {name}' if name else ''}"
             columns[title] = (("", method), (name, REFERENCE))
     measured = {key[:2] for key in counts}

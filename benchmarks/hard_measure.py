@@ -23,7 +23,6 @@ import sticker_uq_lab
 from benchmarks import hard_scenes
 from benchmarks.hard_scenes import NONE, Case, HardScene
 from benchmarks.photographs import load_photographs
-from sticker_uq.detection import Features, StochasticDetector
 from sticker_uq.evaluation.executors import map_over
 from sticker_uq.evaluation.replay.assessing import (
     assessment_from_plain,
@@ -33,6 +32,7 @@ from sticker_uq.evaluation.replay.assessing import (
 from sticker_uq.io.files import atomic_write
 from sticker_uq.perception import Perception, PerceptionSettings
 from sticker_uq.scene import METRICS, Detections, FloatArray, IntArray, ObservedObject, SceneAssessment
+from sticker_uq_lab.robustness.systems import FeatureKeeper
 
 SINGLE, DROPOUT = "single", "dropout"
 """Samplers: one pass without dropout, and T stochastic passes."""
@@ -77,7 +77,7 @@ class Job(NamedTuple):
         """The columns that name it."""
         return {
             "split": self.split,
-            "part": self.case.part,
+            "part": "shift",
             "case": self.case.name,
             "strength": self.case.strength,
             "seed": self.seed,
@@ -116,28 +116,20 @@ class MeasuredScene:
     seen: dict[str, Seen]
 
 
-class _Recorder(StochasticDetector):
-    """A detector that keeps the features that it gave last, so that nothing is computed twice."""
-
-    features: Features
-
-    def encode(self, image: NDArray[np.uint8]) -> Features:
-        self.features = super().encode(image)
-        return self.features
-
-
 class Instrument:
     """Measures scenes with one SSD; ``panel``: folder of a fitted panel, or empty; ``weights``: file, or empty: the packaged."""
 
     def __init__(self, panel: str = "", weights: str = "") -> None:
         settings = PerceptionSettings(device="cpu", threads=1, panel=panel, weights=weights)
         plain = Perception(settings.model_copy(update={"panel": ""})).detector
-        self.detector = _Recorder(plain.model, plain.settings, plain.weights_hash)
+        self.detector = FeatureKeeper(plain.model, plain.settings, plain.weights_hash)
         self.perception = Perception(settings, self.detector)
 
     def scene(self, image: NDArray[np.uint8]) -> tuple[SceneAssessment, dict[str, Seen]]:
         """What perception says about ``image`` and what every sampler sees."""
+        self.detector.features = None
         assessment = self.perception.assess(image)
+        assert self.detector.features is not None
         found = self.detector.detect(self.detector.features)
         return assessment, {
             SINGLE: once(found),

@@ -59,9 +59,8 @@ class HardScene:
 
 @dataclass(frozen=True)
 class Case:
-    """A difficulty of laptops of ``profile``; ``part`` is always shift, ``strength`` one of STRENGTHS, or NONE without any."""
+    """A difficulty of laptops of ``profile``; ``strength``: one of STRENGTHS, or NONE without any."""
 
-    part: str
     name: str
     strength: str
     profile: Profile = "large"
@@ -77,9 +76,9 @@ class Case:
 
 def cases(parts: Sequence[str] = ("shift",), profile: Profile = "large") -> list[Case]:
     """Every case of ``parts`` on laptops of ``profile``, the unchanged laptop first."""
-    found = [("shift", NONE, NONE)]
+    found = [(NONE, NONE)]
     if "shift" in parts:
-        found += [("shift", name, strength) for name in _SHIFTS for strength in STRENGTHS]
+        found += [(name, strength) for name in _SHIFTS for strength in STRENGTHS]
     return [Case(*one, profile) for one in found]
 
 

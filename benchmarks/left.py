@@ -133,7 +133,7 @@ def _tiles(perception: Perception, picture: Image, seen: SceneAssessment) -> flo
     sure = [as_box(o.box) for o in seen.objects if o.label and o.over_all_passes[o.label] >= 0.5]
     for left in (0, width - w):
         for top in (0, height - h):
-            found = perception.detector.detect_apart(
+            found = perception.detector.detect_in(
                 np.ascontiguousarray(picture[top : top + h, left : left + w])
             )
             boxes = found.boxes + np.array([left, top, left, top], np.float32)

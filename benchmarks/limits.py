@@ -18,7 +18,7 @@ import numpy as np
 
 from benchmarks.result_files import argument_parser, result_file
 from benchmarks.trade import FIT, TEST, records
-from sticker_uq.calibration.fitting import Levels, fit_policy
+from sticker_uq.calibration.fitting import FitSettings, Levels, fit_policy
 from sticker_uq.calibration.making import split
 from sticker_uq.calibration.measuring import measure
 from sticker_uq.calibration.outcomes import outcomes_of, with_limits
@@ -87,7 +87,9 @@ def with_a_person(folder: Path, jobs: int) -> list[list[Any]]:
     policy = Policy.load(folder / "policy.yaml")
     assert policy.risk is not None
     used = [term.signal for term in policy.risk.terms]
-    draft = fit_policy(fitted + own[0], Policy.load(folder / "base.yaml"), familiar=100, signals=used)
+    draft = fit_policy(
+        fitted + own[0], Policy.load(folder / "base.yaml"), FitSettings(familiar=100, signals=used)
+    )
     informed = Trials(draft, fitted + own[0], proof + own[1]).policy(Levels(0.01, 0.05, 0.1))
     tests = {
         "lids with prints": printed(folder / "test-prints", 165_000_000, 200, jobs),
@@ -119,9 +121,11 @@ def table(folder: Path, jobs: int) -> list[list[Any]]:
     sets |= {f"with {name}": [*used, name] for name in measured if name not in used}
     ways = {"config/policy.yaml": policy}
     ways |= {f"without {name}": policy.model_copy(update=opened) for name, opened in LIMITS.items()}
-    ways |= {name: fit_policy(fitted, base, familiar=100, signals=one) for name, one in sets.items()}
-    ways["with all signals"] = fit_policy(fitted, base, familiar=100)
-    ways["with `familiarity`"] = fit_policy(fitted, base, signals=used)
+    ways |= {
+        name: fit_policy(fitted, base, FitSettings(familiar=100, signals=one)) for name, one in sets.items()
+    }
+    ways["with all signals"] = fit_policy(fitted, base, FitSettings(familiar=100))
+    ways["with `familiarity`"] = fit_policy(fitted, base, FitSettings(signals=used))
     found = {name: at_as_many(one, proof, wrongful) for name, one in ways.items()}
     asked = found["config/policy.yaml"][0]
     return [[name, f"{own.mean():.1f}", _more(own - asked), dirty] for name, (own, dirty) in found.items()]

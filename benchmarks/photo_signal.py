@@ -22,9 +22,10 @@ import torch
 
 from benchmarks.result_files import argument_parser, result_file
 from sticker_uq.calibration.making import assess_sources
-from sticker_uq.calibration.outcomes import MATCH_IOU, met
+from sticker_uq.calibration.outcomes import MATCH_IOU
 from sticker_uq.calibration.records import number_units
 from sticker_uq.detection.detector import load_detector
+from sticker_uq.evaluation.metrics.decisions import match_label
 from sticker_uq.evaluation.metrics.statistics import area_under_roc, cluster_bootstrap
 from sticker_uq.evaluation.reporting.document import Table, as_markdown
 from sticker_uq.gate.policy.signals import object_signals
@@ -93,7 +94,7 @@ def gathered(folders: Sequence[Path], nets: Mapping[str, PhotoNetwork], work: Pa
                 if picture is not None:
                     features[name].append(photo_features(net, picture, [one.box for one in called]).numpy())
             for one in called:
-                place, _ = met(one, record, MATCH_IOU)
+                place, _ = match_label(one.box, record.boxes, MATCH_IOU)
                 right = place >= 0 and record.labels[place] == ObjectClass.STICKER
                 number = stickers + place if right else -1
                 rows.append((len(names) - 1, number, object_signals(one, record.assessment)))

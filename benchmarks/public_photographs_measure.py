@@ -22,16 +22,16 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from benchmarks.photographs import sparse_clone
 from sticker_uq.calibration.control import learn_then_test
-from sticker_uq.calibration.fitting import Levels, fit_policy
+from sticker_uq.calibration.fitting import FitSettings, Levels, fit_policy
 from sticker_uq.calibration.making import FIT_SHARE, assess_sources, split
 from sticker_uq.calibration.measuring import PLAIN, measure, scores
-from sticker_uq.calibration.outcomes import MATCH_IOU, met, outcomes_of
+from sticker_uq.calibration.outcomes import MATCH_IOU, outcomes_of
 from sticker_uq.calibration.probability import choose_kind
 from sticker_uq.calibration.proving import Trials, limits_to_try, removal_tests
 from sticker_uq.calibration.records import Record, units_of
 from sticker_uq.detection.detector import load_detector
 from sticker_uq.evaluation.metrics.accuracy import as_json, evaluate_detector, evaluate_passes
-from sticker_uq.evaluation.metrics.decisions import Count
+from sticker_uq.evaluation.metrics.decisions import Count, match_label
 from sticker_uq.evaluation.metrics.matching import MATCH_IOU as SAME_IOU
 from sticker_uq.evaluation.metrics.matching import overlapping
 from sticker_uq.evaluation.metrics.statistics import area_under_roc, cluster_bootstrap
@@ -146,7 +146,7 @@ def objects_of(records: Sequence[Record], further: Sequence[Sequence[dict[str, f
     rows = []
     for unit, record, own in zip(units_of(records).tolist(), records, further, strict=True):
         for seen, more in zip(record.assessment.objects, own, strict=True):
-            place, _ = met(seen, record, MATCH_IOU)
+            place, _ = match_label(seen.box, record.boxes, MATCH_IOU)
             wrong = place < 0 or record.labels[place] != seen.label
             doubts = {"mean score": 1 - seen.score, "detection rate": 1 - seen.detection_rate}
             doubts |= {METRICS[name].words: getattr(seen, name) for name in METRICS}
@@ -205,7 +205,9 @@ def promise(
     row: dict[str, Any] = {"seed": seed, "alpha": alpha, "refused": ""}
     levels = Levels(alpha, beta)
     try:
-        draft = fit_policy(fit, base, choose_kind(fit, "isotonic", MATCH_IOU).kind, level=alpha)
+        draft = fit_policy(
+            fit, base, FitSettings(kind=choose_kind(fit, "isotonic", MATCH_IOU).kind, level=alpha)
+        )
         if (limited := score_limit(fit, proof, test, draft, levels)) is not None:
             row["score"] = limited
         found = measure(test, Trials(draft, fit, proof).policy(levels))

@@ -17,7 +17,7 @@ from typing import Any
 
 from benchmarks.result_files import argument_parser, result_file
 from benchmarks.to_the_end import SIZES, Job, ends
-from sticker_uq.calibration.fitting import fit_policy
+from sticker_uq.calibration.fitting import FitSettings, fit_policy
 from sticker_uq.calibration.making import assess_sources, split
 from sticker_uq.calibration.measuring import measure
 from sticker_uq.calibration.outcomes import with_limits
@@ -101,7 +101,10 @@ def table(folder: Path, laptops: int, jobs: int, old: str = "") -> list[list[Any
     part, _ = split(units_of(known), 0.4, 0)
     fitted = [known[number] for number in part]
     rows = []
-    policies = {way: fit_policy(fitted, base, familiar=100, signals=signals) for way, signals in ways.items()}
+    policies = {
+        way: fit_policy(fitted, base, FitSettings(familiar=100, signals=signals))
+        for way, signals in ways.items()
+    }
     for profile, (seed, size) in TEST.items():
         test = folder / f"test-{profile}"
         if not test.is_dir():

@@ -65,6 +65,18 @@ class BlockReason(IntFlag):
         return tuple(str(bit.name).lower() for bit in self)
 
 
+CALM = (
+    BlockReason.WAITING_FOR_OPERATOR
+    | BlockReason.UNEXPLAINED
+    | BlockReason.PANEL
+    | BlockReason.UNCERTAIN
+    | BlockReason.CONTRADICTED
+    | BlockReason.VERIFYING
+    | BlockReason.INCONSISTENT
+    | BlockReason.NOTHING_TO_REMOVE
+)
+"""Reasons that end by themselves, or with a question to the operator; all others want something done."""
+
 _CATALOGUE: dict[str, Any] = json.loads(Path(__file__).with_name("words_en.json").read_text(encoding="utf-8"))
 _WORDS: dict[str, dict[str, str]] = _CATALOGUE["cell"]
 BLOCK_REASONS = _WORDS["block_reasons"]
@@ -88,8 +100,40 @@ _LACKED_BY = {subject: lack for lack, subjects in _SHOWN_BY.items() for subject 
 
 def lack_of(reason: Reason) -> str:
     """What the picture does not show where ``reason`` holds something back, one of :data:`LACKS`; empty: nothing."""
-    name = reason.subject if reason.code in ("above_limit", "below_limit") else reason.code
-    return _LACKED_BY.get(name, "")
+    return _LACKED_BY.get(_metric_or_code(reason), "")
+
+
+_PARTICULAR = {
+    BlockReason.EXPOSURE: "mean_level dark_share saturated_share",
+    BlockReason.FROZEN_IMAGE: "image_repeats",
+    BlockReason.AUDIT: "audit_write_failed audit_behind",
+    BlockReason.CLOCK: "clock_ahead clock_back stamp_in_future clock_zero clock_stands",
+    BlockReason.STALE_SCENE: "image_late stamp_since_start images_apart scenes_too_slow clock_stands",
+    BlockReason.STAMP_ORDER: "stamp_invalid stamp_unchanged stamp_backwards",
+    BlockReason.SOURCE_CHANGED: "image_source_changed calibration_changed",
+    BlockReason.MODEL_CHANGED: "weights_changed settings_changed panel_changed policy_changed",
+    BlockReason.SECOND_GATE_PUBLISHER: "other_gate_publishers",
+    BlockReason.UNKNOWN_GATE_PUBLISHER: "gate_publishers_not_received listening_first",
+    BlockReason.SECOND_IMAGE_PUBLISHER: "image_publishers image_publishers_unknown",
+    BlockReason.SECOND_SCENE_PUBLISHER: "scene_publishers",
+    BlockReason.UNCALIBRATED: "policy_uncalibrated policy_releases_unfamiliar",
+    BlockReason.UNEXPLAINED: "missed_place unexplained_objectness",
+    BlockReason.PANEL: "monitors_object",
+    BlockReason.POSE: "calibration_unknown camera_info_missing lid_unknown frame_pose_unknown object_not_located",
+    BlockReason.ASSUMPTION: "drift wrong_removal missed_sticker policy_other_weights policy_other_settings policy_other_device "
+    "policy_other_panel policy_other_camera policy_other_image_size policy_expired",
+}
+
+
+def is_explained(closed: BlockReason, details: Iterable[Reason]) -> bool:
+    """Whether one of ``details`` says the same as the block reason ``closed`` in particular, which then adds nothing."""
+    particular = _PARTICULAR.get(closed, "").split()
+    return any(_metric_or_code(reason) in particular for reason in details)
+
+
+def _metric_or_code(reason: Reason) -> str:
+    """What ``reason`` is about: of a limit its metric, else its code."""
+    return reason.subject if reason.code in ("above_limit", "below_limit") else reason.code
 
 
 PHASES = _WORDS["phases"]

@@ -54,26 +54,37 @@ class Levels:
         control.check_levels(self.alpha, self.beta, self.delta)
 
 
+@dataclass(frozen=True, kw_only=True)
+class FitSettings:
+    """How a policy is fitted.
+
+    ``percentile``: of clean images, at which ``saliency`` is cut off; ``familiar``: percentile of the scenes that are judged
+    without a person, 100 sets no such limit; ``signals``: what the risk score is made of, by default all, the scores of a panel
+    only where the base policy combines them so; one that was not measured on every object is left out; ``level``: rate of
+    wrongful removals at which ways to combine them are compared; ``clean``: whether laptops are to be called clean without a
+    person.
+    """
+
+    kind: Kind = "isotonic"
+    saliency: SaliencyName = "background_saliency"
+    percentile: float = 95.0
+    match_iou: float = outcomes.MATCH_IOU
+    familiar: float = FAMILIAR
+    signals: Sequence[SignalName] | None = None
+    level: float = 0.01
+    clean: bool = True
+
+
 def fit_policy(
     records: Sequence[Record],
     base: Policy,
-    kind: Kind = "isotonic",
-    saliency: SaliencyName = "background_saliency",
-    percentile: float = 95.0,
-    match_iou: float = outcomes.MATCH_IOU,
-    familiar: float = FAMILIAR,
-    signals: Sequence[SignalName] | None = None,
-    level: float = 0.01,
-    clean: bool = True,
+    how: FitSettings = FitSettings(),
     say: Callable[[str], None] = lambda _: None,
 ) -> Policy:
-    """A policy without guarantee: calibrated, with a risk score and a cut-off of ``saliency`` at ``percentile`` of clean images.
+    """A policy without guarantee: calibrated, with a risk score and a cut-off of the saliency of clean images.
 
-    Limits that neither stands in for are those of ``base``. ``familiar``: percentile of the scenes that are judged without a
-    person; 100 sets no such limit. ``signals``: what the risk score is made of, by default all, the scores of a panel only where
-    ``base`` combines them so; one that was not measured on every object is left out. ``level``: rate of wrongful removals at
-    which ways to combine them are compared. ``clean``: whether laptops are to be called clean without a person; ``say`` is told
-    of what few labels make simpler. Raises :class:`InvalidInput` when the images do not suffice.
+    Limits that neither stands in for are those of ``base``; ``say`` is told of what few labels make simpler. Raises
+    :class:`InvalidInput` when the images do not suffice.
     """
     localized = [r.assessment.localization for r in records if r.assessment.localization is not None]
     if base.unmeasured_novelty == "ask" and all(math.isnan(one.scene_distance) for one in localized):
@@ -82,26 +93,26 @@ def fit_policy(
             "without: make a novelty network beside the weights with `sticker-uq dil learn`, or give --base a policy "
             "with unmeasured_novelty: release"
         )
-    amounts = outcomes.clean_saliency(records, saliency)
-    if clean and not len(amounts):
+    amounts = outcomes.clean_saliency(records, how.saliency)
+    if how.clean and not len(amounts):
         raise InvalidInput(
-            f"none of the {len(records)} images to fit on shows a laptop without stickers and has its {saliency}: "
+            f"none of the {len(records)} images to fit on shows a laptop without stickers and has its {how.saliency}: "
             "the cut-off for clean laptops needs some"
         )
-    cut_off = round(float(np.percentile(amounts, percentile)), 9) if clean else None
+    cut_off = round(float(np.percentile(amounts, how.percentile)), 9) if how.clean else None
     draft = base.model_copy(
         update=_OPEN
         | {
-            "calibration": fit_calibration(records, kind, match_iou),
+            "calibration": fit_calibration(records, how.kind, how.match_iou),
             "saliency": SaliencyLimit(
-                signal=saliency, max_clean=cut_off, percentile=percentile if clean else None
+                signal=how.saliency, max_clean=cut_off, percentile=how.percentile if how.clean else None
             ),
             "familiarity": (
-                Familiarity.of([r.assessment for r in first_of_each(records)], familiar)
-                if familiar < 100
+                Familiarity.of([r.assessment for r in first_of_each(records)], how.familiar)
+                if how.familiar < 100
                 else None
             ),
-            "clean_without_operator": clean,
+            "clean_without_operator": how.clean,
             "close_up_weight": 0.5,  # the passes and the close-up count the same
             "max_left_probability": 1.0,
             "risk": None,
@@ -112,28 +123,30 @@ def fit_policy(
             "reference": None,
         }
     )
-    draft = draft.model_copy(update={"notable_probability": _notable(records, draft, match_iou)})
-    objects = outcomes.outcomes_of(records, draft, match_iou).detected
+    draft = draft.model_copy(update={"notable_probability": _notable(records, draft, how.match_iou)})
+    objects = outcomes.outcomes_of(records, draft, how.match_iou).detected
     combined = base.panel is not None and base.panel.combination == "risk"
-    chosen = signals if signals is not None else [n for n in objects.signals if combined or n in SIGNALS]
+    chosen = (
+        how.signals if how.signals is not None else [n for n in objects.signals if combined or n in SIGNALS]
+    )
     measured = [n for n in chosen if np.isfinite(objects.signals[n]).all()]
-    if signals and (lacking := [n for n in signals if n not in measured]):
+    if how.signals and (lacking := [n for n in how.signals if n not in measured]):
         raise InvalidInput(f"signals {', '.join(lacking)}: not measured on every object, expected others")
-    draft = draft.model_copy(update={"risk": choose_risk(objects, measured, level, say)})
-    return _with_left_score(records, draft, level, match_iou, say) if clean else draft
+    draft = draft.model_copy(update={"risk": choose_risk(objects, measured, how.level, say)})
+    return _with_left_score(records, draft, how, say) if how.clean else draft
 
 
 def _with_left_score(
-    records: Sequence[Record], draft: Policy, level: float, match_iou: float, say: Callable[[str], None]
+    records: Sequence[Record], draft: Policy, how: FitSettings, say: Callable[[str], None]
 ) -> Policy:
-    """``draft`` with a score of whether a sticker is left, of the laptops that it finishes alone where at most ``level`` of all
-    see a wrongful removal; with few dirty ones among them as it is.
+    """``draft`` with a score of whether a sticker is left, of the laptops that it finishes alone where at most ``how.level`` of
+    all see a wrongful removal; with few dirty ones among them as it is.
     """
-    seen = outcomes.outcomes_of(records, draft, match_iou)
+    seen = outcomes.outcomes_of(records, draft, how.match_iou)
     objects, risk = seen.removed()
     worst = np.sort(outcomes.worst_risk(objects, risk, seen.images))
     ends = seen.ends
-    rows = ends.at(float(np.nextafter(worst[min(int(level * seen.images), seen.images - 1)], -np.inf)))
+    rows = ends.at(float(np.nextafter(worst[min(int(how.level * seen.images), seen.images - 1)], -np.inf)))
     if ends.dirty[rows].sum() < LEAST_DIRTY:
         say(
             f"how probably a sticker is left is that of the likeliest object that stays: {int(ends.dirty[rows].sum())} laptops "

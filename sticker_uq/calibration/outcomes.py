@@ -119,65 +119,16 @@ def with_open_limits(policy: Policy) -> Policy:
     return policy.model_copy(update={"risk": risk, "max_left_probability": 1.0})
 
 
-def outcomes_of(records: Sequence[Record], policy: Policy, match_iou: float = MATCH_IOU) -> Outcomes:
-    """What ``policy`` with open limits would do with labelled ``records``; its validity is not asked."""
-    judging = with_open_limits(policy).model_copy(update={"validity": None})
-    rows: list[tuple[int, float, int, bool, float, dict[SignalName, float]]] = []
-    stickers, with_sticker = 0, set()
-    stretches: dict[int, list[_Stretch]] = {}
-    verdicts = dict.fromkeys(Verdict, 0)
-    units = units_of(records)
-    for index, record in zip(units.tolist(), records, strict=True):
-        decision = judge(record.assessment, judging)
-        removable = (
-            {id(v.object) for v in decision.removable()} if decision.outcome is Outcome.WORK else set()
-        )
-        for verdict in decision.verdicts:
-            verdicts[verdict.verdict] += 1
-        called = [one for one in record.assessment.objects if one.label is ObjectClass.STICKER]
-        regions = np.array([one.box for one in called], float).reshape(-1, 4)
-        harms = harmful(regions, record.boxes, record.labels, match_iou).tolist()
-        for observed, harm in zip(called, harms, strict=True):
-            place, overlap = met(observed, record, match_iou)
-            truth = -1 if harm else _sticker(record, place)
-            badness = 1.0 if truth < 0 else max(0.0, 1.0 - (overlap - match_iou) / _WELL_MET)
-            signals = object_signals(observed, record.assessment)
-            risk = float("nan") if judging.risk is None else judging.risk(signals)
-            number = stickers + truth if truth >= 0 else -1
-            rows.append((index, badness, number, id(observed) in removable, risk, signals))
-        if len(record.stickers):
-            with_sticker.add(index)
-        stretches[index] = _stretches(decision, record, judging, match_iou)  # of the last image
-        stickers += len(record.stickers)
-    # scores of a panel come after what every scene has, in the order in which they were first met
-    names = dict.fromkeys((*SIGNALS, *(name for row in rows for name in row[5])))
-    detected = CalledStickers(
-        image=np.array([row[0] for row in rows], np.int64),
-        right=np.array([row[2] >= 0 for row in rows], bool),
-        badness=np.array([row[1] for row in rows], float),
-        truth=np.array([row[2] for row in rows], np.int64),
-        signals={name: np.array([row[5].get(name, np.nan) for row in rows], float) for name in names},
-    )
-    rows_of_ends = [row for unit in sorted(with_sticker) for row in stretches[unit]]
-    named = {
-        name: np.array([row.signals[name] for row in rows_of_ends], float) for name in get_args(LeftSignal)
-    }
-    return Outcomes(
-        images=len(np.unique(units)),
-        stickers=stickers,
-        detected=detected,
-        removable=np.array([row[3] for row in rows], bool),
-        risk=np.array([row[4] for row in rows], float),
-        ends=Ends(
-            np.array([row.first for row in rows_of_ends], float),
-            np.array([row.beyond for row in rows_of_ends], float),
-            np.array([row.left for row in rows_of_ends], float),
-            named,
-            np.array([row.dirty for row in rows_of_ends], bool),
-            len(with_sticker),
-        ),
-        verdicts=verdicts,
-    )
+@dataclass(frozen=True)
+class _Called:
+    """A row of :class:`CalledStickers`, and what the policy would do: remove it, if its ``risk`` allowed that."""
+
+    image: int
+    badness: float
+    truth: int
+    removable: bool
+    risk: float
+    signals: dict[SignalName, float]
 
 
 @dataclass(frozen=True)
@@ -189,6 +140,86 @@ class _Stretch:
     left: float
     signals: dict[LeftSignal, float]
     dirty: bool
+
+
+def outcomes_of(records: Sequence[Record], policy: Policy, match_iou: float = MATCH_IOU) -> Outcomes:
+    """What ``policy`` with open limits would do with labelled ``records``; its validity is not asked."""
+    judging = with_open_limits(policy).model_copy(update={"validity": None})
+    rows: list[_Called] = []
+    stickers, with_sticker = 0, set()
+    stretches: dict[int, list[_Stretch]] = {}
+    verdicts = dict.fromkeys(Verdict, 0)
+    units = units_of(records)
+    for index, record in zip(units.tolist(), records, strict=True):
+        decision = judge(record.assessment, judging)
+        for verdict in decision.verdicts:
+            verdicts[verdict.verdict] += 1
+        rows += _called(index, record, decision, judging, match_iou, stickers)
+        if len(record.stickers):
+            with_sticker.add(index)
+        stretches[index] = _stretches(decision, record, judging, match_iou)  # of the last image
+        stickers += len(record.stickers)
+    return Outcomes(
+        images=len(np.unique(units)),
+        stickers=stickers,
+        detected=_as_table(rows),
+        removable=np.array([row.removable for row in rows], bool),
+        risk=np.array([row.risk for row in rows], float),
+        ends=_ends([stretches[unit] for unit in sorted(with_sticker)]),
+        verdicts=verdicts,
+    )
+
+
+def _called(
+    image: int, record: Record, decision: SceneDecision, policy: Policy, match_iou: float, before: int
+) -> list[_Called]:
+    """What of ``record`` is called sticker; ``before``: labelled stickers of the images before it."""
+    work = decision.outcome is Outcome.WORK
+    removable = {id(one.object) for one in decision.removable()} if work else set()
+    called = [one for one in record.assessment.objects if one.label is ObjectClass.STICKER]
+    regions = np.array([one.box for one in called], float).reshape(-1, 4)
+    harms = harmful(regions, record.boxes, record.labels, match_iou).tolist()
+    rows = []
+    for observed, harm in zip(called, harms, strict=True):
+        place, overlap = match_label(observed.box, record.boxes, match_iou)
+        truth = -1 if harm else _sticker(record, place)
+        signals = object_signals(observed, record.assessment)
+        rows.append(
+            _Called(
+                image=image,
+                badness=1.0 if truth < 0 else max(0.0, 1.0 - (overlap - match_iou) / _WELL_MET),
+                truth=before + truth if truth >= 0 else -1,
+                removable=id(observed) in removable,
+                risk=math.nan if policy.risk is None else policy.risk(signals),
+                signals=signals,
+            )
+        )
+    return rows
+
+
+def _as_table(rows: Sequence[_Called]) -> CalledStickers:
+    # scores of a panel come after what every scene has, in the order in which they were first met
+    names = dict.fromkeys((*SIGNALS, *(name for row in rows for name in row.signals)))
+    truth = np.array([row.truth for row in rows], np.int64)
+    return CalledStickers(
+        image=np.array([row.image for row in rows], np.int64),
+        right=truth >= 0,
+        badness=np.array([row.badness for row in rows], float),
+        truth=truth,
+        signals={name: np.array([row.signals.get(name, np.nan) for row in rows], float) for name in names},
+    )
+
+
+def _ends(laptops: Sequence[Sequence[_Stretch]]) -> Ends:
+    rows = [row for laptop in laptops for row in laptop]
+    return Ends(
+        first=np.array([row.first for row in rows], float),
+        beyond=np.array([row.beyond for row in rows], float),
+        left=np.array([row.left for row in rows], float),
+        signals={name: np.array([row.signals[name] for row in rows], float) for name in get_args(LeftSignal)},
+        dirty=np.array([row.dirty for row in rows], bool),
+        laptops=len(laptops),
+    )
 
 
 def _stretches(decision: SceneDecision, record: Record, policy: Policy, match_iou: float) -> list[_Stretch]:
@@ -222,14 +253,9 @@ def _risk(observed: ObservedObject, record: Record, policy: Policy) -> float:
     return -math.inf if policy.risk is None else policy.risk(object_signals(observed, record.assessment))
 
 
-def met(observed: ObservedObject, record: Record, match_iou: float) -> tuple[int, float]:
-    """The labelled object that a removal of ``observed`` would touch, -1 if none, and the IoU, see :func:`match_label`."""
-    return match_label(observed.box, record.boxes, match_iou)
-
-
 def matching(observed: ObservedObject, record: Record, match_iou: float = MATCH_IOU) -> int:
-    """The labelled sticker of ``record`` that a removal of ``observed`` would take, -1 if none. See :func:`met`."""
-    return _sticker(record, met(observed, record, match_iou)[0])
+    """The labelled sticker of ``record`` that a removal of ``observed`` would take, -1 if none. See :func:`match_label`."""
+    return _sticker(record, match_label(observed.box, record.boxes, match_iou)[0])
 
 
 def _sticker(record: Record, place: int) -> int:

@@ -11,7 +11,7 @@ import typer
 from rich.table import Table
 
 from sticker_uq.calibration.calibration_report import calibration_report
-from sticker_uq.calibration.fitting import FAMILIAR, Levels, fit_policy, take_over
+from sticker_uq.calibration.fitting import FAMILIAR, FitSettings, Levels, fit_policy, take_over
 from sticker_uq.calibration.making import FIT_SHARE, Divided, assess_sources, evidence, write_policy
 from sticker_uq.calibration.probability import choose_kind
 from sticker_uq.calibration.proving import Trials
@@ -132,19 +132,17 @@ def command(
         if chosen.kind != calibration:
             typer.echo(chosen.text(), err=True)
         say = partial(typer.echo, err=True)
-        draft = fit_policy(
-            divided.fit,
-            kept,
-            chosen.kind,
-            saliency,
-            percentile,
-            match_iou,
-            familiar,
-            named or None,
-            alpha,
-            beta > 0,
-            say,
+        how = FitSettings(
+            kind=chosen.kind,
+            saliency=saliency,
+            percentile=percentile,
+            match_iou=match_iou,
+            familiar=familiar,
+            signals=named or None,
+            level=alpha,
+            clean=beta > 0,
         )
+        draft = fit_policy(divided.fit, kept, how, say)
     else:
         draft = take_over(kept, beta > 0)
     numbers = {name: divided.proof_numbers(folders) for name, folders in parts.items()}

@@ -8,7 +8,7 @@ import math
 import operator
 import re
 from collections import Counter
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import cache, partial
@@ -25,16 +25,16 @@ from sticker_uq.dil.settings import Technique
 from sticker_uq.evaluation.executors import executor
 from sticker_uq.evaluation.replay.assessing import Assessed, one_by_one, process_count, side_by_side
 from sticker_uq.evaluation.replay.comparison import (
+    CandidateComparison,
     Contender,
     Differences,
-    Judgement,
     LiveComparison,
     live_scenes,
 )
-from sticker_uq.evaluation.replay.replay import ReplaySummary, replay
+from sticker_uq.evaluation.replay.replay import Replay, ReplaySummary
 from sticker_uq.evaluation.replay.tables import TableFormat, cell_of, laptops_of
 from sticker_uq.evaluation.reporting.replay_report import write_replay
-from sticker_uq.gate import Policy, judge
+from sticker_uq.gate import Policy
 from sticker_uq.io.bags import Bag
 from sticker_uq.io.coco import ANNOTATIONS, LabelledImage, read_annotations
 from sticker_uq.io.files import check_result_folder, remove_earlier_result, undone_unless_finished
@@ -116,49 +116,37 @@ class ReplayJob:
         load: Callable[[PerceptionSettings], Perception] = load_perception,
         on_image: Callable[[], None] = lambda: None,
     ) -> ReplayOutcome:
-        """``on_image`` is called after every image. Raises what :meth:`open` and :func:`replay` raise."""
+        """``on_image`` is called after every image. Raises what :meth:`open` and :meth:`Replay.run` raise."""
         images = self.open()
         live = live_scenes(Bag(self.source), images.topic) if self.verify else None
-        count = operator.length_hint(images, 0)
-        processes = self.processes or process_count(self.settings, count)
-        judged: list[tuple[str, Judgement]] = []
-        same: list[Judgement] = []  # the candidate's, where it assesses images in the same way
-        found: Differences | None = None
+        candidate = None if self.candidate is None else CandidateComparison(self.candidate, self.settings)
+        processes = self.processes or process_count(self.settings, operator.length_hint(images, 0))
 
-        def assessed(settings: PerceptionSettings) -> Assessed:
+        def assess(settings: PerceptionSettings) -> Assessed:
             if processes == 1:
                 return one_by_one(images, load(settings))
             return side_by_side(images, partial(load, settings), processes)
 
-        def seen(item: SourceImage, assessment: SceneAssessment, decision: SceneDecision) -> None:
+        def compare(item: SourceImage, assessment: SceneAssessment, decision: SceneDecision) -> None:
             on_image()
             if live is not None:
                 live.add(assessment)
-            if self.candidate is not None:
-                judged.append((item.name, Judgement.of(assessment, decision)))
-                if self.rounds == 1:
-                    same.append(Judgement.of(assessment, judge(assessment, self.candidate.policy)))
-
-        def judged_again(candidate: Contender) -> Iterator[Judgement]:
-            for _, assessment in assessed(candidate.settings):
-                on_image()
-                yield Judgement.of(assessment, judge(assessment, candidate.policy))
+            if candidate is not None:
+                candidate.add(item.name, assessment, decision)
 
         def differences() -> Differences | None:
-            nonlocal found
-            if self.candidate is not None:
-                found = Differences(self.candidate)
-                others = same if self.rounds == 1 else judged_again(self.candidate)
-                for (name, own), other in zip(judged, others, strict=True):
-                    found.add(name, own, other)
-            return found
+            if candidate is None:
+                return None
+            for _, assessment in assess(candidate.candidate.settings) if candidate.assesses_again else ():
+                on_image()
+                candidate.add_again(assessment)
+            return candidate.differences()
 
-        result = replay(
-            images,
-            str(self.source),
-            assessed(self.settings),
-            self.policy,
-            self.out,
+        replay = Replay(
+            source=images,
+            name=str(self.source),
+            policy=self.policy,
+            out=self.out,
             table_format=self.table_format,
             pictures=self.pictures,
             cell=cell_of(self.source),
@@ -166,12 +154,11 @@ class ReplayJob:
             processes=processes,
             environment=environment(self.settings.model_dump(), *_PACKAGES),
             labels=self.labelled(),
-            on_image=seen,
-            differences=differences,
         )
+        result = replay.run(assess(self.settings), compare, differences)
         summary = write_replay(result, self.policy, self.out)
         outcome = ReplayOutcome(summary, True) if live is None else _compare_live(summary, live)
-        return replace(outcome, differences=found)
+        return replace(outcome, differences=result.differences)
 
 
 _kept_perception = cache(load_perception)
@@ -307,47 +294,12 @@ def command(
     ]
     failed: dict[Path, str] = {}
     if spread:
-        for replay in replays:  # reports invalid input before the first process starts
-            if not several or not replay.source.exists():
-                replay.open()
-        replays[0].labelled()
-        for replay in replays:
-            replay.remove()
-        at_once = min(jobs or process_count(settings, MANY), len(replays))
-        found: dict[int, ReplayOutcome | str] = {}
-        undone = undone_unless_finished(partial(_remove_unfinished, replays, found))
-        with undone, counting() as bar, executor(at_once, ray_address) as execute:
-            numbered = execute(run_numbered, enumerate(replays))
-            found.update(bar.track(numbered, len(replays), description="sources"))
-        failed = {replays[i].source: one for i, one in found.items() if isinstance(one, str)}
-        if failed and not several:
-            raise InvalidInput(*failed.values())
-        ran = [(replays[i], one) for i, one in sorted(found.items()) if not isinstance(one, str)]
+        at_once = jobs or process_count(settings, MANY)
+        ran, failed = _run_spread(replays, at_once, ray_address)
     else:
-        with counting() as bar, undone_unless_finished(replays[0].remove):
-            images = replays[0].open()
-            replays[0].remove()
-            task = bar.add_task(
-                "loading the detector", total=replays[0].rounds * operator.length_hint(images, 0) or None
-            )
-            count = partial(bar.update, task, advance=1, description="images")
-            ran = [(replays[0], replays[0].run(load_perception, count))]
+        ran = [(replays[0], _run_here(replays[0]))]
     for replay, result in ran:
-        if as_json:
-            typer.echo(json.dumps(asdict(result.summary)))
-        else:
-            if several:
-                typer.echo(f"{replay.source}:")
-            _print_summary(result.summary, replay.out)
-        tell_of_source(replay.source, result.summary.remarks, result.summary.lost)
-        for line in result.differing:
-            typer.echo(line, err=True)
-        if result.compared:
-            typer.echo(result.compared, err=as_json)
-        if result.differences is not None:
-            typer.echo(result.differences.summary(), err=as_json)
-        if result.summary.failed == result.summary.images:
-            typer.echo(f"{replay.source}: none of the images could be assessed; their rows say why", err=True)
+        _tell(replay, result, as_json, several)
     for source, error in failed.items():
         typer.echo(printable(f"failed: {source}: {error}"), err=True)
     if len({(one.summary.model_hash, one.summary.settings_hash) for _, one in ran}) > 1:
@@ -355,6 +307,55 @@ def command(
         failed = failed or {out: "machines differ"}
     whole = all(one.summary.failed < one.summary.images and not one.summary.lost for _, one in ran)
     raise typer.Exit(0 if whole and not failed and all(result.agrees for _, result in ran) else 1)
+
+
+def _run_here(job: ReplayJob) -> ReplayOutcome:
+    with counting() as bar, undone_unless_finished(job.remove):
+        images = job.open()
+        job.remove()
+        total = job.rounds * operator.length_hint(images, 0) or None
+        task = bar.add_task("loading the detector", total=total)
+        return job.run(load_perception, partial(bar.update, task, advance=1, description="images"))
+
+
+def _run_spread(
+    jobs: Sequence[ReplayJob], at_once: int, ray_address: str
+) -> tuple[list[tuple[ReplayJob, ReplayOutcome]], dict[Path, str]]:
+    """The jobs that ran, and why the others did not, by their sources; raises InvalidInput where the only one did not."""
+    several = len(jobs) > 1
+    for job in jobs:  # reports invalid input before the first process starts
+        if not several or not job.source.exists():
+            job.open()
+    jobs[0].labelled()
+    for job in jobs:
+        job.remove()
+    found: dict[int, ReplayOutcome | str] = {}
+    undone = undone_unless_finished(partial(_remove_unfinished, jobs, found))
+    with undone, counting() as bar, executor(min(at_once, len(jobs)), ray_address) as execute:
+        numbered = execute(run_numbered, enumerate(jobs))
+        found.update(bar.track(numbered, len(jobs), description="sources"))
+    failed = {jobs[i].source: one for i, one in found.items() if isinstance(one, str)}
+    if failed and not several:
+        raise InvalidInput(*failed.values())
+    return [(jobs[i], one) for i, one in sorted(found.items()) if not isinstance(one, str)], failed
+
+
+def _tell(job: ReplayJob, result: ReplayOutcome, as_json: bool, several: bool) -> None:
+    if as_json:
+        typer.echo(json.dumps(asdict(result.summary)))
+    else:
+        if several:
+            typer.echo(f"{job.source}:")
+        _print_summary(result.summary, job.out)
+    tell_of_source(job.source, result.summary.remarks, result.summary.lost)
+    for line in result.differing:
+        typer.echo(line, err=True)
+    if result.compared:
+        typer.echo(result.compared, err=as_json)
+    if result.differences is not None:
+        typer.echo(result.differences.summary(), err=as_json)
+    if result.summary.failed == result.summary.images:
+        typer.echo(f"{job.source}: none of the images could be assessed; their rows say why", err=True)
 
 
 def _candidate(path: Path, settings: PerceptionSettings) -> Contender:

@@ -34,6 +34,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from sticker_uq.console.access import LONGEST_TEXT, Access, Addresses, WrongTokens
 from sticker_uq.console.state import ConsoleState
+from sticker_uq.gate.box_overlap import SAME_PLACE_IOU
 from sticker_uq.io.setting_fields import words
 from sticker_uq.messages import PAGE_LANGUAGES
 
@@ -262,7 +263,8 @@ def make_app(
         known = next((tag for tag in wanted if tag in PAGE_LANGUAGES), "en")
         languages = {lang: each["language"] for lang, each in PAGE_LANGUAGES.items()}
         words = json.dumps(PAGE_LANGUAGES[known] | {"languages": languages})
-        return Response(f"export const STRINGS = {words};", media_type="text/javascript")
+        facts = f"export const STRINGS = {words}, SAME_PLACE_IOU = {SAME_PLACE_IOU};"
+        return Response(facts, media_type="text/javascript")
 
     @app.get("/static/{name}")
     def static(name: str) -> Response:

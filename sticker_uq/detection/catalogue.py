@@ -86,8 +86,14 @@ def _torchvision_model(name: str, *, min_size: int, num_classes: int, **options:
     return cast(nn.Module, made)
 
 
-def _pyramid_entry(family: str, name: str, reference: Any, fast: Any = None, **options: int) -> DetectorEntry:
-    return DetectorEntry(family, partial(_torchvision_model, name, **options), reference, fast)
+def _faster_rcnn_entry(name: str) -> DetectorEntry:
+    return DetectorEntry(
+        "faster_rcnn", partial(_torchvision_model, name, **_FEW), FasterRcnn, _fast_faster_rcnn
+    )
+
+
+def _retinanet_entry(name: str) -> DetectorEntry:
+    return DetectorEntry("retinanet", partial(_torchvision_model, name), RetinaNet, RetinaNet)
 
 
 def _ssd_entry(family: str, name: str) -> DetectorEntry:
@@ -95,13 +101,9 @@ def _ssd_entry(family: str, name: str) -> DetectorEntry:
 
 
 # the six register themselves as detectors of other packages do: each is an entry named like its detector
-fasterrcnn_resnet50_fpn, fasterrcnn_resnet50_fpn_v2 = (
-    _pyramid_entry("faster_rcnn", name, FasterRcnn, _fast_faster_rcnn, **_FEW)
-    for name in ("fasterrcnn_resnet50_fpn", "fasterrcnn_resnet50_fpn_v2")
-)
-retinanet_resnet50_fpn, retinanet_resnet50_fpn_v2 = (
-    _pyramid_entry("retinanet", name, RetinaNet, RetinaNet)
-    for name in ("retinanet_resnet50_fpn", "retinanet_resnet50_fpn_v2")
-)
+fasterrcnn_resnet50_fpn = _faster_rcnn_entry("fasterrcnn_resnet50_fpn")
+fasterrcnn_resnet50_fpn_v2 = _faster_rcnn_entry("fasterrcnn_resnet50_fpn_v2")
+retinanet_resnet50_fpn = _retinanet_entry("retinanet_resnet50_fpn")
+retinanet_resnet50_fpn_v2 = _retinanet_entry("retinanet_resnet50_fpn_v2")
 ssd300_vgg16 = _ssd_entry("ssd", "ssd300_vgg16")
 ssdlite320_mobilenet_v3_large = _ssd_entry("ssdlite", "ssdlite320_mobilenet_v3_large")

@@ -220,9 +220,9 @@ class StochasticDetector:
         boxes, probabilities, _ = _to_numpy([self._plain_rows(features)])
         return Detections(boxes, probabilities)
 
-    def detect_apart(self, picture: NDArray[np.uint8]) -> Detections:
-        """:meth:`detect` on a ``picture`` made of the image: a detector that remembers features keeps those of the image."""
-        return self.detect(StochasticDetector.encode(self, picture))
+    def detect_in(self, picture: NDArray[np.uint8]) -> Detections:
+        """:meth:`detect` on a ``picture`` (H, W, 3) uint8 BGR of its own."""
+        return self.detect(self.encode(picture))
 
     @_inference
     def head_maps(self, features: Features) -> list[Tensor]:

@@ -15,6 +15,7 @@ from sticker_uq.gate.policy.limits import Before
 from sticker_uq.gate.policy.policy import Policy
 from sticker_uq.gate.policy.rules import is_possible_logo, judge_object, within
 from sticker_uq.gate.policy.signals import UNEXPLAINED, object_signals, scene_saliency, scene_signal
+from sticker_uq.plain import to_plain
 from sticker_uq.scene import (
     ObjectClass,
     ObjectVerdict,
@@ -25,7 +26,6 @@ from sticker_uq.scene import (
     SceneDecision,
     Status,
     Verdict,
-    to_plain,
 )
 
 NOTHING_SAID = OperatorAnswers()

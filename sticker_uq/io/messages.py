@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from sticker_uq import scene as sc
+from sticker_uq.plain import from_plain
 from sticker_uq.scene import InvalidInput
 
 E = TypeVar("E", bound=IntEnum)
@@ -48,12 +49,12 @@ def box_from_msg(message: Any) -> sc.FloatArray:
 @expected_fields("the scene message")
 def scene_from_msg(message: Any) -> sc.SceneAssessment:
     """The assessment in the fields of ``message``; raises :class:`InvalidInput` for arrays of inconsistent lengths."""
-    return sc.from_plain(sc.SceneAssessment, message, _field)
+    return from_plain(sc.SceneAssessment, message, _field)
 
 
 @expected_fields("the image check")
 def image_check_from_msg(message: Any) -> sc.ImageCheck:
-    return sc.from_plain(sc.ImageCheck, message, _field)
+    return from_plain(sc.ImageCheck, message, _field)
 
 
 @expected_fields("a reason")
@@ -102,7 +103,7 @@ def decision_from_msg(message: Any, scene: sc.SceneAssessment) -> sc.SceneDecisi
             raise AttributeError(name)
         return found
 
-    return sc.from_plain(sc.SceneDecision, message, field)
+    return from_plain(sc.SceneDecision, message, field)
 
 
 def _field(message: Any, name: str) -> Any:

@@ -44,7 +44,7 @@ def look_closely(
     for picture, parts in close_ups(image, boxes, most_zoom):
         own = boxes[len(scores) : len(scores) + len(parts), None]
         shown = np.concatenate([part.shown(box) for part, box in zip(parts, own, strict=True)])
-        scores += sticker_scores(shown, detector.detect_apart(picture))
+        scores += sticker_scores(shown, detector.detect_in(picture))
     seen = {one.id: _with_close_up(one, score) for one, score in zip(doubtful, scores, strict=True)}
     return tuple(seen.get(one.id, one) for one in objects)
 

@@ -112,7 +112,7 @@ class Perception:
         if self._closely is not self.detector:
             try:
                 with self._closely.on_device():
-                    self._closely.detect_apart(empty)
+                    self._closely.detect_in(empty)
             except (RuntimeError, MemoryError) as error:
                 reason = self._reason(error)
         if reason:

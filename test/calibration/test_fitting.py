@@ -13,7 +13,7 @@ from scipy.special import expit, logit
 from sticker_uq.calibration.calibration_report import calibration_report, guarantee_text
 from sticker_uq.calibration.choosing import fit_risk
 from sticker_uq.calibration.control import Trial
-from sticker_uq.calibration.fitting import Levels, fit_policy, take_over
+from sticker_uq.calibration.fitting import FitSettings, Levels, fit_policy, take_over
 from sticker_uq.calibration.making import Divided, write_policy
 from sticker_uq.calibration.measuring import measure, scores
 from sticker_uq.calibration.outcomes import matching, outcomes_of, with_limits
@@ -36,7 +36,7 @@ LEVELS = Levels(alpha=0.05, beta=0.2, delta=0.1)
 @pytest.fixture(scope="module")
 def made(drawn: Drawn) -> tuple[Policy, Policy, list[Record], list[Record]]:
     fit, proof = drawn(0, 300), drawn(1000, 300)
-    draft = fit_policy(fit, Policy(), level=LEVELS.alpha)
+    draft = fit_policy(fit, Policy(), FitSettings(level=LEVELS.alpha))
     return draft, Trials(draft, fit, proof).policy(LEVELS), fit, proof
 
 
@@ -143,7 +143,9 @@ def test_the_report_says_it_in_words_and_numbers(made):
 def test_alpha_alone_may_be_promised_and_then_a_person_checks_what_looks_clean(drawn):
     fit, proof = ([r for r in drawn(first, 300) if len(r.stickers)] for first in (0, 1000))
     levels = Levels(0.05, 0.0, 0.1)
-    policy = Trials(fit_policy(fit, Policy(), level=0.05, clean=False), fit, proof).policy(levels)
+    policy = Trials(fit_policy(fit, Policy(), FitSettings(level=0.05, clean=False)), fit, proof).policy(
+        levels
+    )
     assert policy.guarantee.sticker_left is None
     assert "checks every laptop before it is called clean" in guarantee_text(policy.guarantee)
     assert judge(assessment(), policy.model_copy(update={"familiarity": None})).outcome is Outcome.ASK
@@ -202,9 +204,9 @@ def test_each_promise_is_broken_in_at_most_delta_of_repetitions():
 
 
 def test_a_score_fitted_elsewhere_is_proved_by_every_laptop(drawn):
-    fitted = Trials(fit_policy(drawn(0, 300), Policy(), level=0.05), drawn(0, 300), drawn(1000, 300)).policy(
-        LEVELS
-    )
+    fitted = Trials(
+        fit_policy(drawn(0, 300), Policy(), FitSettings(level=0.05)), drawn(0, 300), drawn(1000, 300)
+    ).policy(LEVELS)
     draft = take_over(fitted)
     assert (draft.guarantee, draft.risk.max_removal) == (None, 1.0)
     proof = drawn(3000, 200)
@@ -239,7 +241,7 @@ def test_limits_on_a_score_fitted_elsewhere_depend_on_no_image(laptops, seed, ot
 
 def test_few_labels_leave_the_mean_score_alone_and_it_is_said(drawn):
     told: list[str] = []
-    policy = fit_policy(drawn(0, 60), Policy(), level=0.05, say=told.append)
+    policy = fit_policy(drawn(0, 60), Policy(), FitSettings(level=0.05), told.append)
     assert {term.signal for term in policy.risk.terms} == {"improbability"}
     assert policy.left is None
     of_risk, of_left = told
@@ -249,7 +251,7 @@ def test_few_labels_leave_the_mean_score_alone_and_it_is_said(drawn):
 
 def test_two_stickers_in_a_hundred_lie_below_what_is_notable(drawn):
     fit = drawn(0, 300)
-    draft = fit_policy(fit, Policy(), "none")
+    draft = fit_policy(fit, Policy(), FitSettings(kind="none"))
     scores = [
         draft.probabilities(one)[ObjectClass.STICKER]
         for record in fit
@@ -257,7 +259,10 @@ def test_two_stickers_in_a_hundred_lie_below_what_is_notable(drawn):
         if matching(one, record) >= 0
     ]
     assert draft.notable_probability == pytest.approx(min(np.quantile(scores, 0.02), 0.5), abs=0.01)
-    assert fit_policy(fit[:30], Policy(), "none").notable_probability == Policy().notable_probability
+    assert (
+        fit_policy(fit[:30], Policy(), FitSettings(kind="none")).notable_probability
+        == Policy().notable_probability
+    )
 
 
 def test_a_removal_is_right_when_the_blade_meets_a_sticker():

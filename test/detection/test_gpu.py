@@ -174,7 +174,7 @@ def test_a_gpu_is_waited_for_as_often_for_two_passes_as_for_four(name, monkeypat
             lambda: detector.sample(features, 4, seed=1),
             lambda: looks.append(detector.deterministic_pass(features)),
             lambda: localize(looks[0], LocalizationSettings()),
-            lambda: detector.detect_apart(picture()),
+            lambda: detector.detect_in(picture()),
         ):
             simulation.waits.clear()
             work()

@@ -46,7 +46,7 @@ def test_graphs_compute_the_same_bytes_of_every_image_and_seed(name):
         assert len(graphed._graphed.graphs) == 2
         # the features of an image are its own, whatever is encoded after it
         first = graphed.encode(IMAGES[0])
-        graphed.detect_apart(IMAGES[1])
+        graphed.detect_in(IMAGES[1])
         assert same(graphed.sample(first, 2, 1), wanted[0, 1])
 
 

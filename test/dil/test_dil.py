@@ -23,7 +23,8 @@ from sticker_uq.dil.dil import (
     unexplained_anchors,
 )
 from sticker_uq.dil.score import covered_pixels
-from sticker_uq.scene import Detections, FloatArray, Localization, to_plain
+from sticker_uq.plain import to_plain
+from sticker_uq.scene import Detections, FloatArray, Localization
 from test.helpers.models import picture, tiny_detector
 
 ONE_STAGE, TWO_STAGES = BOTH = "ssdlite320_mobilenet_v3_large", "fasterrcnn_resnet50_fpn"

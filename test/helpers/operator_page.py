@@ -19,8 +19,9 @@ from playwright.sync_api import Page
 
 from sticker_uq.console.app import Accepted, Person
 from sticker_uq.console.state import ConsoleState
-from sticker_uq.messages import text_of
-from sticker_uq.scene import Reason
+from sticker_uq.gate.operator.answers import may_be_sticker
+from sticker_uq.messages import CALM, BlockReason, is_explained, text_of
+from sticker_uq.scene import Reason, Verdict
 from test.helpers.browser import FakeCell, chromium, served
 from test.helpers.laptops import labelled
 
@@ -62,14 +63,24 @@ def gate(state: str, *closed: str, details: Sequence[Any] = (), held: bool = Fal
     codes = (*closed, "held") if held and "held" not in closed else closed
     return {
         "state": state,
-        "closed": [reason(code, "", None, None) for code in codes],
+        "closed": [closing(code, details) for code in codes],
         "details": list(details),
         "held": held,
     }
 
 
+def closing(code: str, details: Sequence[Any]) -> dict[str, Any]:
+    """A reason that closes the gate, beside ``details``, as the node shows it to the page."""
+    block = BlockReason[code.upper()]
+    explained = is_explained(block, [Reason(one["code"], one["subject"]) for one in details])
+    return reason(code, "", None, None) | {"calm": bool(block & CALM), "explained": explained}
+
+
 def asked(box: Box, *reasons: dict[str, Any], label: int = STICKER) -> dict[str, Any]:
-    return {"id": 0, "label": label, "box": box, "reasons": list(reasons) or [reason()]}
+    return {
+        "id": 0, "label": label, "box": box, "reasons": list(reasons) or [reason()],
+        "must_mention": may_be_sticker(label, Verdict.ASK),
+    }  # fmt: skip
 
 
 def request(
@@ -115,6 +126,7 @@ class PreparedCell(FakeCell):
             {
                 "id": number, "label": self.labels[index], "box": self.boxes[index], "hulls": [], "probability": 0.97,
                 "seen_in": 20, "unstable": False, "verdict": verdict, "by_operator": False,
+                "must_mention": may_be_sticker(self.labels[index], Verdict[verdict.upper()]),
             }
             for number, (index, verdict) in enumerate(zip(order, verdicts, strict=False))
         ]  # fmt: skip

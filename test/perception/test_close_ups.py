@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from sticker_uq.perception import Perception, PerceptionSettings
 from sticker_uq.perception.close_ups import LEARNED_ZOOM, ZOOM, close_ups, look_closely
-from sticker_uq.scene import Detections, ObjectClass, Status, to_plain
+from sticker_uq.plain import to_plain
+from sticker_uq.scene import Detections, ObjectClass, Status
 from sticker_uq.testing.scenes import observed
 from test.helpers.laptops import laptop
 from test.helpers.models import picture, small_weights
@@ -60,7 +61,7 @@ def test_close_ups_that_memory_does_not_suffice_for_fail_and_close_the_gate(tmp_
     def exhausted(_: object) -> Detections:
         raise torch.OutOfMemoryError("CUDA out of memory")
 
-    monkeypatch.setattr(seeing._closely, "detect_apart", exhausted)
+    monkeypatch.setattr(seeing._closely, "detect_in", exhausted)
     image = laptop(size=(320, 240))
     for failed in (seeing.warm_up(), seeing.assess(image)):
         assert failed.status is Status.FAILED
@@ -73,7 +74,7 @@ class SeesStickers:
     def __init__(self, score: float) -> None:
         self.score = score
 
-    def detect_apart(self, image: np.ndarray) -> Detections:
+    def detect_in(self, image: np.ndarray) -> Detections:
         height, width = image.shape[:2]
         boxes = np.array(
             [[x, y, x + 30, y + 30] for x in range(0, width, 6) for y in range(0, height, 6)], np.float32

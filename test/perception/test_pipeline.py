@@ -18,7 +18,8 @@ from sticker_uq.messages import text_of
 from sticker_uq.perception import Perception, PerceptionSettings
 from sticker_uq.perception.image_facts import measure_exposure
 from sticker_uq.perception.pipeline import image_digest, image_seed
-from sticker_uq.scene import DeviceFailed, Status, to_plain
+from sticker_uq.plain import to_plain
+from sticker_uq.scene import DeviceFailed, Status
 from test.helpers.models import MIN_SIZE, picture, tiny_detector, tiny_model, tiny_weights
 from test.helpers.simulated_gpu import simulated_gpu
 

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sticker_uq.scene import METRICS, Detections, ObjectClass, to_plain
+from sticker_uq.plain import to_plain
+from sticker_uq.scene import METRICS, Detections, ObjectClass
 from sticker_uq.uncertainty import observe
 from sticker_uq.uncertainty.observe import single_pass_on
 from test.helpers.samples import LOGO, samples, seen

@@ -6,22 +6,6 @@ const $ = (id) => document.getElementById(id);
 // A shape for each state, so that it is told without colour.
 const SYMBOLS = { unknown: "–", blocked: "■", monitoring: "●", permitted: "▶", removing: "▶", verifying: "◆", intervention: "?", fault: "!", held: "‖", lost: "✕" };
 const MARKS = { ok: "✓", warning: "▲", error: "✕", silent: "–" };
-// Alarms of the assumption monitor. Another policy that does not hold ends by itself when what differs is restored.
-const ALARMS = ["drift", "wrong_removal", "missed_sticker"];
-// Codes that say nothing of their own beside one of these, which says the same in particular; of a limit it is the subject that counts.
-const PARTICULAR = {
-  exposure: ["mean_level", "dark_share", "saturated_share"], frozen_image: ["image_repeats"], audit: ["audit_write_failed", "audit_behind"],
-  clock: ["clock_ahead", "clock_back", "stamp_in_future", "clock_zero", "clock_stands"], stale_scene: ["image_late", "stamp_since_start", "images_apart", "scenes_too_slow", "clock_stands"], stamp_order: ["stamp_invalid", "stamp_unchanged", "stamp_backwards"],
-  source_changed: ["image_source_changed", "calibration_changed"], model_changed: ["weights_changed", "settings_changed", "panel_changed", "policy_changed"],
-  second_gate_publisher: ["other_gate_publishers"], unknown_gate_publisher: ["gate_publishers_not_received", "listening_first"],
-  second_image_publisher: ["image_publishers", "image_publishers_unknown"], second_scene_publisher: ["scene_publishers"],
-  uncalibrated: ["policy_uncalibrated", "policy_releases_unfamiliar"], unexplained: ["missed_place", "unexplained_objectness"], panel: ["monitors_object"],
-  pose: ["calibration_unknown", "camera_info_missing", "lid_unknown", "frame_pose_unknown", "object_not_located"],
-  assumption: ["drift", "wrong_removal", "missed_sticker", "policy_other_weights", "policy_other_settings", "policy_other_device", "policy_other_panel",
-    "policy_other_camera", "policy_other_image_size", "policy_expired"],
-};
-// Reasons that end by themselves, or with a question to the person.
-const CALM = ["waiting_for_operator", "unexplained", "panel", "uncertain", "contradicted", "verifying", "inconsistent", "nothing_to_remove"];
 const NOTHING_KNOWN = { state: "unknown", closed: [], details: [], held: false };
 const FRESH_S = 3;
 let last = ["unknown", "unknown"]; // the kind and the name of the state before the contact was lost
@@ -32,7 +16,8 @@ export function showGate(state) {
   document.body.classList.toggle("old", !state.connected);
   // a question and a fault want something of a person while the gate is held, too
   const kind = !state.connected ? "lost" : gate.held && !["intervention", "fault"].includes(gate.state) ? "held" : gate.state;
-  const fault = gate.state === "fault", alarm = gate.closed.some(({ code }) => code === "assumption") && gate.details.find(({ code }) => ALARMS.includes(code));
+  // another policy that does not hold is no alarm: it ends by itself when what differs is restored
+  const fault = gate.state === "fault", alarm = gate.closed.some(({ code }) => code === "assumption") && gate.details.find(({ code }) => Object.hasOwn(STRINGS.alarms, code));
   // the bar says what an alarm is about
   const why = plain(gate.details.filter((reason) => fault || reason !== alarm)), name = kind === "blocked" && !gate.closed.length && !why ? "waits" : kind;
   last = [kind, name];
@@ -40,7 +25,7 @@ export function showGate(state) {
   if (!$("stale").hidden) return "lost"; // old news
   tile(...last);
   text("meaning", state.connected ? STRINGS.meanings[name] : "");
-  text("closed", plain(gate.closed.filter((reason) => !["held", "waiting_for_operator", gate.state].includes(reason.code) && !saysMore(gate.details, reason.code))));
+  text("closed", plain(gate.closed.filter((reason) => !["held", "waiting_for_operator", gate.state].includes(reason.code) && !reason.explained)));
   text("why", why);
   details($("gate-details"), [...gate.closed, ...gate.details]);
   text("title", state.workpiece ? fill(STRINGS.laptop, { name: state.workpiece.replace(/^laptop[-_ ]*/i, "") }) : STRINGS.title);
@@ -61,7 +46,8 @@ export function toDo(state) {
   const gate = state.gate || NOTHING_KNOWN, asked = gate.state === "intervention" || state.request;
   if (!state.connected) return "";
   const codes = gate.closed.map(({ code }) => code), known = Object.keys(STRINGS.advice).filter((code) => codes.includes(code));
-  const urgent = known.find((code) => !CALM.includes(code) || (code === "waiting_for_operator" && !asked));
+  const calm = gate.closed.filter((reason) => reason.calm).map(({ code }) => code);
+  const urgent = known.find((code) => !calm.includes(code) || (code === "waiting_for_operator" && !asked));
   if (urgent) return STRINGS.advice[urgent];
   return ["blocked", "fault"].includes(gate.state) ? STRINGS.advice[known[0]] || STRINGS.adviceUnknown : "";
 }
@@ -78,10 +64,6 @@ export function age(state) {
   if (seconds === null || seconds < FRESH_S) return "";
   const [words, count] = seconds < 120 ? [STRINGS.ageSeconds, seconds] : [STRINGS.ageMinutes, seconds / 60];
   return fill(words, { count: Math.round(count) });
-}
-
-function saysMore(details, code) {
-  return Object.hasOwn(PARTICULAR, code) && details.some((reason) => PARTICULAR[code].includes(/^(above|below)_limit$/.test(reason.code) ? reason.subject : reason.code));
 }
 
 function heldWords({ name, since_ms }) {

@@ -5,7 +5,7 @@ import { details } from "./panels.js";
 import { DRAWN, letter, sameBox } from "./view.js";
 
 const $ = (id) => document.getElementById(id);
-const ANSWERS = ["remove", "keep", "not_there"], STICKER = 2;
+const ANSWERS = ["remove", "keep", "not_there"];
 
 export class Question {
   constructor(view, post) {
@@ -148,11 +148,11 @@ export class Question {
     view.whole = whole; view.redraw();
   }
 
-  // What looks like a sticker to the machine, in the picture in question and in the newest one, each place once, as the gate has it
-  // (gate/operator/answers.py): that no sticker is left must be meant of each.
+  // What looks like a sticker to the machine, in the picture in question and in the newest one, each place once: that no sticker is
+  // left must be meant of each.
   get stickers() {
     const seen = [this.request.objects, this.request.scene?.objects, this.view.scene?.objects].flatMap((objects) => objects || []);
-    const like = seen.filter(({ label, verdict = "ask" }) => label === STICKER && verdict !== "keep").map(({ box }) => box);
+    const like = seen.filter((object) => object.must_mention).map(({ box }) => box);
     return like.filter((box, index) => !like.slice(0, index).some((other) => sameBox(other, box)));
   }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 // The words of the page, which the cell serves in the language of the browser, or in the one that was chosen here, and how reasons are said in them.
-import { STRINGS } from "./words.js";
-export { STRINGS };
+import { SAME_PLACE_IOU, STRINGS } from "./words.js";
+export { SAME_PLACE_IOU, STRINGS };
 // Numbers and times as in the person's country, where the browser says it.
 export const LOCALE = navigator.languages.find((tag) => tag.startsWith(STRINGS.lang)) || STRINGS.lang;
 const PLURALS = new Intl.PluralRules(LOCALE), LIMIT = /^(above|below)_limit$/;

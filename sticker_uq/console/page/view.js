@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 // The picture with what is drawn over it, and the tool that draws a missed sticker. Coordinates are pixels of the camera's image.
 import { age } from "./panels.js";
-import { STRINGS, fill } from "./strings.js";
+import { SAME_PLACE_IOU, STRINGS, fill } from "./strings.js";
 
 const $ = (id) => document.getElementById(id);
 // Okabe and Ito's colours; each verdict has a line of its own kind too, so that nothing depends on colour.
@@ -268,10 +268,10 @@ function label(object) {
   return STRINGS.verdicts[object.verdict] && STRINGS.labels[object.label] + ": " + STRINGS.verdicts[object.verdict];
 }
 
-// Whether two boxes are the same place, as the gate has it (gate/box_overlap.py).
+// Whether two boxes are the same place, by the limit of the gate.
 export function sameBox(a, b) {
   const both = shared(a, b), area = (box) => (box.x2 - box.x1) * (box.y2 - box.y1);
-  return both > 0 && both / (area(a) + area(b) - both) >= 0.5;
+  return both > 0 && both / (area(a) + area(b) - both) >= SAME_PLACE_IOU;
 }
 
 function shared(a, b) {

@@ -24,12 +24,13 @@ from sticker_uq.io.sources import ImageSource, SourceImage
 from sticker_uq.perception.factory import load_perception
 from sticker_uq.perception.image_facts import ImageFacts, image_facts
 from sticker_uq.perception.settings import PerceptionSettings
-from sticker_uq.scene import InvalidInput, SceneAssessment, from_plain, to_plain
+from sticker_uq.plain import from_plain, to_plain
+from sticker_uq.scene import InvalidInput, SceneAssessment
 
 if TYPE_CHECKING:
     from sticker_uq.perception.pipeline import Perception
 
-_PERCEPTION = ("scene.py", "detection", "uncertainty", "monitors", "dil", "novelty", "perception")
+_PERCEPTION = ("scene.py", "plain.py", "detection", "uncertainty", "monitors", "dil", "novelty", "perception")
 
 
 @cache

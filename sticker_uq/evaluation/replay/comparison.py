@@ -12,13 +12,14 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from sticker_uq.evaluation.replay.tables import Row
-from sticker_uq.gate import Policy
+from sticker_uq.gate import Policy, judge
 from sticker_uq.gate.box_overlap import SAME_PLACE_IOU, Box, as_box, iou
 from sticker_uq.io.bags import Bag
 from sticker_uq.io.messages import scene_from_msg
 from sticker_uq.io.sources import IMAGE_TYPES
 from sticker_uq.io.topics import scene_topic_of
 from sticker_uq.perception.settings import PerceptionSettings
+from sticker_uq.plain import to_plain
 from sticker_uq.scene import (
     InvalidInput,
     ObjectClass,
@@ -26,7 +27,6 @@ from sticker_uq.scene import (
     SceneAssessment,
     SceneDecision,
     Verdict,
-    to_plain,
 )
 
 KINDS = {"objects": "detected", "released": "released", "asked": "asked about"}
@@ -114,6 +114,33 @@ class Differences:
             f"compared with {self.candidate.name}: outcome differs in {differing} of {len(self.rows)} images; objects released "
             f"only there: {only[0]}, only here: {only[1]}"
         )
+
+
+class CandidateComparison:
+    """What ``candidate`` decides about the images of a replay with ``settings``."""
+
+    def __init__(self, candidate: Contender, settings: PerceptionSettings) -> None:
+        self.candidate = candidate
+        self.assesses_again = candidate.settings != settings
+        """Whether the candidate sees the images in another way, too: :meth:`add_again` is then owed its assessments."""
+        self._replayed: list[tuple[str, Judgement]] = []
+        self._judged: list[Judgement] = []
+
+    def add(self, image: str, assessment: SceneAssessment, decision: SceneDecision) -> None:
+        """Take up the next image of the replay."""
+        self._replayed.append((image, Judgement.of(assessment, decision)))
+        if not self.assesses_again:
+            self.add_again(assessment)
+
+    def add_again(self, assessment: SceneAssessment) -> None:
+        """Judge what the candidate sees in the next image."""
+        self._judged.append(Judgement.of(assessment, judge(assessment, self.candidate.policy)))
+
+    def differences(self) -> Differences:
+        found = Differences(self.candidate)
+        for (image, replayed), judged in zip(self._replayed, self._judged, strict=True):
+            found.add(image, replayed, judged)
+        return found
 
 
 def _count(counts: Counter[str], kind: str, replayed: bool, candidate: bool) -> None:

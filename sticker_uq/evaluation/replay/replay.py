@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Replay of recorded images by the same perception and policy as in the cell, as fast as the machine allows."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 from time import perf_counter
+
+import pyarrow as pa
 
 from sticker_uq.evaluation.metrics.decisions import DecisionCounts, Measured
 from sticker_uq.evaluation.replay import tables
@@ -19,8 +22,6 @@ from sticker_uq.gate.judge import once_peeled
 from sticker_uq.io.coco import LabelledImage
 from sticker_uq.io.sources import ImageSource, SourceImage
 from sticker_uq.scene import InvalidInput, SceneAssessment, SceneDecision
-
-_MADE_BY = ("model", "model_hash", "settings_hash", "panel_hash", "device", "precision")
 
 
 @dataclass(frozen=True)
@@ -74,106 +75,145 @@ class ReplayResult:
     differences: Differences | None
 
 
-def replay(
-    source: ImageSource,
-    source_name: str,
-    assessed: Assessed,
-    policy: Policy,
-    out: Path,
-    *,
-    table_format: tables.TableFormat = "parquet",
-    pictures: int | None = None,
-    cell: str = "",
-    laptop_at: Callable[[int], str] = lambda stamp_ns: "",
-    processes: int = 1,
-    environment: Mapping[str, str] | None = None,
-    labels: Mapping[str, LabelledImage] | None = None,
-    on_image: Callable[[SourceImage, SceneAssessment, SceneDecision], None] = lambda *_: None,
-    differences: Callable[[], Differences | None] = lambda: None,
-) -> ReplayResult:
-    """Replay every image of `source` without an operator's answer; write tables and pictures into the folder `out`.
+@dataclass(kw_only=True)
+class Replay:
+    """Images of ``source`` judged by ``policy`` without an operator's answer; tables and pictures of them in the folder ``out``.
 
-    `assessed`: the images of `source` with their assessments, made in that many `processes`, see
-    :mod:`sticker_uq.evaluation.replay.assessing`; what is written is written beside them. Writes tables ``images``, ``objects``
-    and ``limits`` (which limit blocked how often) and ``pictures/`` (at most `pictures` of them, evenly spread; None: all), each
-    completely or not at all. An image that cannot be read becomes a row with status FAILED. `cell` and `laptop_at`, of a stamp in
-    ns, are columns of the table of images. `labels`: by the names of the images without their suffixes; the decisions are then
-    counted against them. `on_image` is called after every image;
-    `differences` after the last one, for the comparison that report and the table ``candidate`` tell. Raises InvalidInput when
-    `out` holds files already, the source has no images or one has another size than its labels, OSError when the disk refuses.
+    ``pictures``: at most so many, evenly spread, None: all; ``cell`` and ``laptop_at``, of a stamp in ns: columns of the table
+    of images; ``processes``: in which the images are assessed; ``labels``: by the names of the images without their suffixes,
+    against which the decisions are counted.
     """
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise InvalidInput(f"--out {out}: not an empty folder; name another one or remove it")
-    start = perf_counter()
-    first = next(assessed, None)
-    if first is None:
-        raise InvalidInput(f"{source_name}: no images in it")
-    tally, blocked, unseen = Tally(), BlockedBy(), set(labels or ())
-    counts = DecisionCounts()
-    out.mkdir(parents=True, exist_ok=True)
-    with (
-        Gallery(out / "pictures", pictures, source.continuous) as gallery,
-        tables.table_writer(tables.OBJECT_SCHEMA, out / f"objects.{table_format}") as write_objects,
-        tables.table_writer(tables.IMAGE_SCHEMA, out / f"images.{table_format}") as write_images,
-    ):
-        for item, assessment in chain([first], assessed):
-            decision = judge(assessment, policy)
-            row = tables.image_row(item.name, assessment, decision)
-            row |= {"cell": cell, "laptop": laptop_at(item.stamp_ns)}
-            write_images([row])
-            write_objects(tables.object_rows(item.name, assessment, decision))
-            tally.add(row)
-            tally.objections.update(name for v in decision.verdicts for name in v.objectors)
-            blocked.add(decision)
-            name = item.name.rsplit(".", 1)[0]
-            unseen.discard(name)
-            if labels is not None and (truth := labels.get(name)) is not None:
-                (width, height), size = assessment.image_size, (truth.width, truth.height)
-                if width and (width, height) != size:
-                    raise InvalidInput(
-                        f"image {item.name} is {width}x{height} px, its labels are for {size[0]}x{size[1]}"
-                    )
-                laptop = f"laptop {truth.workpiece_id}" if truth.workpiece_id else f"image {item.name}"
-                ended = once_peeled(decision, assessment, policy)
-                counts.add(laptop, truth.boxes, truth.labels, decision, ended)
-            gallery.add(item, assessment, decision)
-            on_image(item, assessment, decision)
-        drawn = gallery.finish()
-    end = perf_counter()
-    limit_rows = blocked.rows()
-    extra = {"limits": (limit_rows, LIMIT_SCHEMA)}
-    compared = differences()
-    if compared is not None:
-        extra["candidate"] = (compared.rows, CANDIDATE_SCHEMA)
-    for name, (rows, schema) in extra.items():
-        with tables.table_writer(schema, out / f"{name}.{table_format}") as write:
-            write(rows)
-    labelled = f"of {len(labels or ())} labelled images are not there"
-    summary = ReplaySummary(
-        source=source_name,
-        topic=source.topic,
-        **{name: getattr(tally, name) for name in ("images", "failed", "objects", "unstable", "removable")},
-        outcomes=dict(sorted(tally.outcomes.items())),
-        objections=dict(sorted(tally.objections.items())),
-        seconds=end - start,
-        processes=processes,
-        model_busy=tally.model_busy(end, processes),
-        timings_ms=tally.medians(),
-        **{name: getattr(first[1], name) for name in _MADE_BY},
-        policy_hash=policy.hash,
-        files=(
-            f"images.{table_format}",
-            f"objects.{table_format}",
-            *(f"{name}.{table_format}" for name in extra),
+
+    source: ImageSource
+    name: str
+    policy: Policy
+    out: Path
+    table_format: tables.TableFormat = "parquet"
+    pictures: int | None = None
+    cell: str = ""
+    laptop_at: Callable[[int], str] = lambda stamp_ns: ""
+    processes: int = 1
+    environment: Mapping[str, str] = field(default_factory=dict)
+    labels: Mapping[str, LabelledImage] | None = None
+
+    def __post_init__(self) -> None:
+        self._tally, self._blocked, self._counts = Tally(), BlockedBy(), DecisionCounts()
+        self._unseen = set(self.labels or ())
+
+    def run(
+        self,
+        assessed: Assessed,
+        on_image: Callable[[SourceImage, SceneAssessment, SceneDecision], None] = lambda *_: None,
+        differences: Callable[[], Differences | None] = lambda: None,
+    ) -> ReplayResult:
+        """Judge every image and write what came of it.
+
+        ``assessed``: the images with their assessments, see :mod:`sticker_uq.evaluation.replay.assessing`; what is written is
+        written beside them. Writes tables ``images``, ``objects`` and ``limits`` (which limit blocked how often) and
+        ``pictures/``, each completely or not at all. An image that cannot be read becomes a row with status FAILED. ``on_image``
+        is called after every image; ``differences`` after the last one, for the comparison that report and the table
+        ``candidate`` tell. Raises InvalidInput when ``out`` holds files already, the source has no images or one has another size
+        than its labels, OSError when the disk refuses.
+        """
+        if self.out.exists() and (not self.out.is_dir() or any(self.out.iterdir())):
+            raise InvalidInput(f"--out {self.out}: not an empty folder; name another one or remove it")
+        start = perf_counter()
+        first = next(assessed, None)
+        if first is None:
+            raise InvalidInput(f"{self.name}: no images in it")
+        self.out.mkdir(parents=True, exist_ok=True)
+        with (
+            Gallery(self.out / "pictures", self.pictures, self.source.continuous) as gallery,
+            self._table("objects", tables.OBJECT_SCHEMA) as write_objects,
+            self._table("images", tables.IMAGE_SCHEMA) as write_images,
+        ):
+            for item, assessment in chain([first], assessed):
+                decision = judge(assessment, self.policy)
+                write_images([self._count(item, assessment, decision)])
+                write_objects(tables.object_rows(item.name, assessment, decision))
+                self._compare_with_labels(item, assessment, decision)
+                gallery.add(item, assessment, decision)
+                on_image(item, assessment, decision)
+            drawn = gallery.finish()
+        end = perf_counter()
+        limits = self._blocked.rows()
+        extra = {"limits": (limits, LIMIT_SCHEMA)}
+        compared = differences()
+        if compared is not None:
+            extra["candidate"] = (compared.rows, CANDIDATE_SCHEMA)
+        for name, (rows, schema) in extra.items():
+            with self._table(name, schema) as write:
+                write(rows)
+        files = (
+            *(f"{name}.{self.table_format}" for name in ("images", "objects", *extra)),
             *(f"pictures/{name}" for name in drawn),
-        ),
-        environment=dict(environment or {}),
-        labelled=None if labels is None else counts.measured(),
-        declared=source.declared,
-        lost=source.lost,
-        remarks=(
-            *source.remarks,
-            *(f"{len(unseen)} {labelled}, first {name}" for name in sorted(unseen)[:1]),
-        ),
-    )
-    return ReplayResult(summary, tally, gallery.entries(), limit_rows, compared)
+        )
+        return ReplayResult(
+            self._summary(first[1], start, end, files), self._tally, gallery.entries(), limits, compared
+        )
+
+    def _table(self, name: str, schema: pa.Schema) -> AbstractContextManager[Callable[[Iterable[Row]], None]]:
+        return tables.table_writer(schema, self.out / f"{name}.{self.table_format}")
+
+    def _count(self, item: SourceImage, assessment: SceneAssessment, decision: SceneDecision) -> Row:
+        """The row of an image, once counted."""
+        row = tables.image_row(item.name, assessment, decision)
+        row |= {"cell": self.cell, "laptop": self.laptop_at(item.stamp_ns)}
+        self._tally.add(row)
+        self._tally.objections.update(name for v in decision.verdicts for name in v.objectors)
+        self._blocked.add(decision)
+        return row
+
+    def _compare_with_labels(
+        self, item: SourceImage, assessment: SceneAssessment, decision: SceneDecision
+    ) -> None:
+        name = item.name.rsplit(".", 1)[0]
+        self._unseen.discard(name)
+        truth = None if self.labels is None else self.labels.get(name)
+        if truth is None:
+            return
+        (width, height), size = assessment.image_size, (truth.width, truth.height)
+        if width and (width, height) != size:
+            raise InvalidInput(
+                f"image {item.name} is {width}x{height} px, its labels are for {size[0]}x{size[1]}"
+            )
+        laptop = f"laptop {truth.workpiece_id}" if truth.workpiece_id else f"image {item.name}"
+        ended = once_peeled(decision, assessment, self.policy)
+        self._counts.add(laptop, truth.boxes, truth.labels, decision, ended)
+
+    def _summary(
+        self, first: SceneAssessment, start: float, end: float, files: tuple[str, ...]
+    ) -> ReplaySummary:
+        tally, source = self._tally, self.source
+        remarks = list(source.remarks)
+        if self.labels and self._unseen:
+            count = f"{len(self._unseen)} of {len(self.labels)} labelled images are not there"
+            remarks.append(f"{count}, first {min(self._unseen)}")
+        return ReplaySummary(
+            source=self.name,
+            topic=source.topic,
+            images=tally.images,
+            failed=tally.failed,
+            objects=tally.objects,
+            unstable=tally.unstable,
+            removable=tally.removable,
+            outcomes=dict(sorted(tally.outcomes.items())),
+            objections=dict(sorted(tally.objections.items())),
+            seconds=end - start,
+            processes=self.processes,
+            model_busy=tally.model_busy(end, self.processes),
+            timings_ms=tally.medians(),
+            model=first.model,
+            model_hash=first.model_hash,
+            settings_hash=first.settings_hash,
+            panel_hash=first.panel_hash,
+            device=first.device,
+            precision=first.precision,
+            policy_hash=self.policy.hash,
+            files=files,
+            environment=dict(self.environment),
+            labelled=None if self.labels is None else self._counts.measured(),
+            declared=source.declared,
+            lost=source.lost,
+            remarks=tuple(remarks),
+        )

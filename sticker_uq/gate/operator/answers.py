@@ -119,8 +119,13 @@ def contradiction(answers: Sequence[OperatorAnswer], scene: SceneAnswer) -> Reas
 
 def sticker_places(verdicts: Iterable[ObjectVerdict]) -> tuple[Box, ...]:
     """Where something is seen as a sticker, and neither the policy nor an operator's answer leaves it alone."""
-    left = (v.object for v in verdicts if v.verdict is not Verdict.KEEP)
-    return tuple(dict.fromkeys(as_box(seen.box) for seen in left if seen.label is ObjectClass.STICKER))
+    seen = (v.object.box for v in verdicts if may_be_sticker(v.object.label, v.verdict))
+    return tuple(dict.fromkeys(map(as_box, seen)))
+
+
+def may_be_sticker(label: int, verdict: int) -> bool:
+    """Whether who says that no sticker is left must mention an object that is called ``label``, under this ``verdict``."""
+    return label == ObjectClass.STICKER and verdict != Verdict.KEEP
 
 
 def unmentioned(

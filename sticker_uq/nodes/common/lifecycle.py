@@ -15,7 +15,7 @@ import traceback
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from typing import Any, Generic, NoReturn, TypeVar
+from typing import Any, Generic, NoReturn, Protocol, TypeVar
 
 import rclpy
 from pydantic import BaseModel
@@ -77,7 +77,15 @@ def stop_signals() -> Iterator[Callable[[Callable[[], None]], None]]:
         receiver.close()
 
 
+class Destroyable(Protocol):
+    """What a node has while it is configured."""
+
+    def destroy(self) -> object:
+        """Give back what it holds."""
+
+
 M = TypeVar("M", bound=BaseModel)
+P = TypeVar("P", bound=Destroyable)
 
 NOT_A_SAFETY_FUNCTION = (
     "not a safety function in the sense of ISO 10218 / ISO 13849: it protects laptops and logos, "
@@ -154,6 +162,16 @@ class ManagedNode(LifecycleNode, Generic[M]):
         """Configure and activate; False if that failed, with the reason in :attr:`last_failure`."""
         success = TransitionCallbackReturn.SUCCESS
         return self.trigger_configure() == success and self.trigger_activate() == success
+
+    def keep(self, part: P) -> P:
+        """``part``, which cleanup destroys; for use in :meth:`configure`."""
+        self.while_configured.callback(part.destroy)
+        return part
+
+    def report_while_configured(self, name: str, report: Callable[[], PartReport]) -> None:
+        """Let ``report`` say in /diagnostics how ``name`` is, until cleanup."""
+        self.diagnostics.add(name, report)
+        self.while_configured.callback(self.diagnostics.remove, name)
 
     def managed_publisher(self, message_type: type, topic: str, profile: QoSProfile) -> LifecyclePublisher:
         """A publisher that sends only in the active state, destroyed by cleanup; for use in :meth:`configure`."""

@@ -5,10 +5,10 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from sticker_uq.gate.state import BlockReason
+from sticker_uq.gate.operator.answers import may_be_sticker
 from sticker_uq.io.messages import reason_from_msg, stamp_to_ns
-from sticker_uq.messages import OUTCOMES, VERDICTS, gate_state, text_of
-from sticker_uq.scene import Reason
+from sticker_uq.messages import CALM, OUTCOMES, VERDICTS, BlockReason, gate_state, is_explained, text_of
+from sticker_uq.scene import Reason, Verdict
 from sticker_uq_msgs import msg as m
 
 
@@ -39,7 +39,13 @@ def shown_request(message: m.InterventionRequest) -> dict[str, Any] | None:
     if not message.request_id:
         return None
     objects = [
-        {"id": v.object_id, "label": v.label, "box": _box(v.box), "reasons": shown_reasons(v.reasons)}
+        {
+            "id": v.object_id,
+            "label": v.label,
+            "box": _box(v.box),
+            "reasons": shown_reasons(v.reasons),
+            "must_mention": may_be_sticker(v.label, v.verdict),
+        }
         for v in message.objects
     ]
     question = {"request_id": message.request_id, "stamp": str(stamp_to_ns(message.header.stamp))}
@@ -48,9 +54,20 @@ def shown_request(message: m.InterventionRequest) -> dict[str, Any] | None:
 
 def shown_gate(message: m.GateState) -> dict[str, Any]:
     """The gate as the page shows it: ``closed`` are the reasons of its bits, ``details`` more about them."""
-    codes = BlockReason(message.reasons).codes
-    closed, details = [shown_reason(Reason(code)) for code in codes], shown_reasons(message.details)
-    return {"state": gate_state(message.state), "closed": closed, "details": details, "held": "held" in codes}
+    reasons, details = BlockReason(message.reasons), [reason_from_msg(one) for one in message.details]
+    return {
+        "state": gate_state(message.state),
+        "closed": [shown_block_reason(one, details) for one in reasons],
+        "details": shown_reasons(message.details),
+        "held": BlockReason.HELD in reasons,
+    }
+
+
+def shown_block_reason(closed: BlockReason, details: Iterable[Reason]) -> dict[str, Any]:
+    """A reason that closes the gate. ``calm``: it ends by itself or with a question; ``explained``: ``details`` say it."""
+    (code,) = closed.codes
+    calm, explained = bool(closed & CALM), is_explained(closed, details)
+    return shown_reason(Reason(code)) | {"calm": calm, "explained": explained}
 
 
 def shown_reason(reason: Reason, text: str = "") -> dict[str, Any]:
@@ -85,6 +102,7 @@ def _shown_object(seen: m.ObservedObject | None, verdict: m.Verdict | None) -> d
         "seen_in": 0 if seen is None else seen.passes,
         "unstable": seen is not None and seen.unstable,
         "verdict": "unknown" if verdict is None else name_of(VERDICTS, verdict.verdict),
+        "must_mention": may_be_sticker(known.label, Verdict.UNKNOWN if verdict is None else verdict.verdict),
         "by_operator": verdict is not None and verdict.by_operator,
     }
 

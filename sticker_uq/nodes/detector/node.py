@@ -168,8 +168,7 @@ class DetectorNode(ManagedNode[DetectorNodeSettings]):
         self.while_configured.callback(setattr, self, "feeds", ())
         self.feeds = tuple(CameraFeed(self, topic, self.managed_publisher) for topic in topics)
         for feed in self.feeds[1:]:
-            self.diagnostics.add(f"images of {feed.topic}", feed.report)
-            self.while_configured.callback(self.diagnostics.remove, f"images of {feed.topic}")
+            self.report_while_configured(f"images of {feed.topic}", feed.report)
 
     def activate(self) -> None:
         assert self.perception is not None

@@ -55,8 +55,7 @@ class ImageSourceNode(ManagedNode[ImageSourceSettings]):
         if (recorded := self._source.camera_info) is not None:
             self._calibration = _camera_info(recorded)
             self._info = self.managed_publisher(CameraInfo, "camera_info", qos.IMAGES)
-        self.diagnostics.add("source", self._report_source)
-        self.while_configured.callback(self.diagnostics.remove, "source")
+        self.report_while_configured("source", self._report_source)
 
     def activate(self) -> None:
         """Play from the beginning, in a thread because reading a camera blocks."""

@@ -34,7 +34,7 @@ from sticker_uq.nodes.common.liveliness import type_of
 from sticker_uq.nodes.common.parameters import declare_settings
 from sticker_uq.nodes.detector.vision_mirror import VISION_MSGS
 from sticker_uq.nodes.recorder import annotations
-from sticker_uq.nodes.supervisor.outputs import VISUALIZATION_MSGS
+from sticker_uq.nodes.supervisor.markers import VISUALIZATION_MSGS
 from sticker_uq.scene import InvalidInput
 from sticker_uq_msgs import msg as m
 

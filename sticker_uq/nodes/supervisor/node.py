@@ -39,11 +39,13 @@ from sticker_uq.nodes.common.geometry_source import GeometrySource
 from sticker_uq.nodes.common.images import relief_from_msg
 from sticker_uq.nodes.common.lifecycle import ManagedNode, run_process
 from sticker_uq.nodes.common.one_publisher import OnePublisher
-from sticker_uq.nodes.supervisor import outputs
+from sticker_uq.nodes.supervisor import reports
+from sticker_uq.nodes.supervisor.audit_trail import AuditTrail
 from sticker_uq.nodes.supervisor.cell_stop import CellStop
 from sticker_uq.nodes.supervisor.consoles import ConsoleWatch
 from sticker_uq.nodes.supervisor.gate_watch import MOST_BYTES, GateWatch
 from sticker_uq.nodes.supervisor.operator_services import OperatorServices
+from sticker_uq.nodes.supervisor.outputs import SupervisorOutputs
 from sticker_uq.nodes.supervisor.removal_client import RemovalClient
 from sticker_uq.scene import InvalidInput, Reason
 from sticker_uq_msgs.msg import ImageCheck, SceneAssessment, Workpiece
@@ -74,29 +76,20 @@ class SupervisorNode(ManagedNode[SupervisorNodeSettings]):
             settings.load_policy(), settings.part(GateSettings), settings.part(AssumptionSettings)
         )
         self.while_configured.callback(setattr, self, "_core", None)
-        self._counts = dict.fromkeys(outputs.COUNTS, 0)
+        self._counts = dict.fromkeys(reports.COUNTS, 0)
         self._inputs: list[OnePublisher] = []
         self.while_configured.callback(self._inputs.clear)
         log = settings.audit_folder, settings.audit_file_mb, settings.hold_unknown_start
-        self._audit = outputs.AuditTrail(self, *log)
-        self.while_configured.callback(self._audit.close)
-        self.diagnostics.add("audit", self._audit.report)
-        self.while_configured.callback(self.diagnostics.remove, "audit")
-        self.diagnostics.add("policy", lambda: outputs.policy_report(core.policy))
-        self.while_configured.callback(self.diagnostics.remove, "policy")
-        self._out = outputs.SupervisorOutputs(self, self._identity, lambda: self._audit.head)
-        self.while_configured.callback(self._out.destroy)
-        self._arm = RemovalClient(self, self._happen, settings.arm_heartbeat_timeout_s)
-        self.while_configured.callback(self._arm.destroy)
-        self._poses = GeometrySource(self, settings.part(PoseSettings), self._check_inputs)
+        self._audit = self.keep(AuditTrail(self, *log))
+        self.report_while_configured("audit", self._audit.report)
+        self.report_while_configured("policy", lambda: reports.policy_report(core.policy))
+        self._out = self.keep(SupervisorOutputs(self, self._identity, lambda: self._audit.head))
+        self._arm = self.keep(RemovalClient(self, self._happen, settings.arm_heartbeat_timeout_s))
+        self._poses = self.keep(GeometrySource(self, settings.part(PoseSettings), self._check_inputs))
         self._inputs += self._poses.inputs
-        self.while_configured.callback(self._poses.destroy)
-        self._stop = CellStop(self, settings.part(StopSettings))
-        self.while_configured.callback(self._stop.destroy)
-        self._gate_watch = GateWatch(self, self._identity, settings.discovery_time_s, self._impede)
-        self.while_configured.callback(self._gate_watch.destroy)
-        operator = OperatorServices(self, self._happen, lambda: core.state, self._answered)
-        self.while_configured.callback(operator.destroy)
+        self._stop = self.keep(CellStop(self, settings.part(StopSettings)))
+        self._gate_watch = self.keep(GateWatch(self, self._identity, settings.discovery_time_s, self._impede))
+        self.keep(OperatorServices(self, self._happen, lambda: core.state, self._answered))
         self._watch_input(self.while_configured, Workpiece, "workpiece", self._on_workpiece, qos.LATCHED)
         self._out.no_request(self._now())
         # wall time: a simulated clock that stands still must not keep a permit alive; inactive too, because an arm that does
@@ -109,15 +102,14 @@ class SupervisorNode(ManagedNode[SupervisorNodeSettings]):
         if last_run is None and settings.hold_unknown_start:
             last_run = DurableState.first()
         pages = last_run.consoles if last_run is not None and settings.hold_unknown_start else ()
-        self._consoles = ConsoleWatch(self, pages, self._check_consoles)
-        self.while_configured.callback(self._consoles.destroy)
+        self._consoles = self.keep(ConsoleWatch(self, pages, self._check_consoles))
         if last_run is not None:
             self._happen(ev.Restarted(last_run, core.policy.hash))
         self._check_consoles()
         self._happen(ev.Tick())
         self._stop.tick(core.state.stop_demanded)
         self.while_configured.callback(self._leave)
-        self.get_logger().info(f"policy {outputs.policy_line(core.policy)}, K={settings.consecutive_scenes}")
+        self.get_logger().info(f"policy {reports.policy_line(core.policy)}, K={settings.consecutive_scenes}")
         self.get_logger().info(f"audit log in {self._audit.folder}")
 
     def _leave(self) -> None:
@@ -189,7 +181,7 @@ class SupervisorNode(ManagedNode[SupervisorNodeSettings]):
         wanted = policy, settings.part(GateSettings), settings.part(AssumptionSettings)
         if wanted != (self.core.policy, self.core.settings, self.core.watch.settings):
             self.core.configure(*wanted)
-            self.get_logger().info(f"policy {outputs.policy_line(policy)}")
+            self.get_logger().info(f"policy {reports.policy_line(policy)}")
         self._impede(BlockReason.UNCALIBRATED, settings.why_uncalibrated(policy))
         if settings.allow_uncalibrated and why_unproved(policy) is not None:
             proved = policy.guarantee is not None
@@ -382,8 +374,8 @@ class SupervisorNode(ManagedNode[SupervisorNodeSettings]):
 
     def _report_gate(self) -> PartReport:
         if self._core is None:
-            return outputs.unconfigured_report()
-        return outputs.gate_report(self._core, self._stop.state, self._counts)
+            return reports.unconfigured_report()
+        return reports.gate_report(self._core, self._stop.state, self._counts)
 
 
 _AT_ONCE = (ev.PublishDecision, ev.PublishGate, ev.CancelGoal, ev.RecoverGoal, ev.Escalate, ev.DeclareDone)

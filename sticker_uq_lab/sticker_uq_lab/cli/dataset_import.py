@@ -26,7 +26,7 @@ from sticker_uq_lab.datasets.frames import CLOSE, close_frames, close_frames_tex
 from sticker_uq_lab.datasets.importing import importing
 from sticker_uq_lab.datasets.importing.formats import Format, read_source
 from sticker_uq_lab.datasets.importing.grouping import CALIBRATE, shares_of
-from sticker_uq_lab.datasets.importing.labelled_picture import NamedPicture
+from sticker_uq_lab.datasets.importing.named_picture import NamedPicture
 from sticker_uq_lab.datasets.importing.nets import ALPHA, FEWEST, agreement
 
 _SHOWN = 10

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from sticker_uq.calibration.biased import BiasedTrials, Population, too_few
-from sticker_uq.calibration.fitting import fit_policy
+from sticker_uq.calibration.fitting import FitSettings, fit_policy
 from sticker_uq.calibration.making import Divided, write_policy
 from sticker_uq.calibration.probability import choose_kind, class_observations, same_odds
 from sticker_uq.calibration.records import Record, units_of
@@ -325,7 +325,7 @@ class Improvement(Candidate[ImproveSettings]):
         ]
         fit, proof = parts[0].records, parts[1].records
         kind = choose_kind(fit, "isotonic").kind
-        draft = fit_policy(fit, base, kind, level=levels.alpha, clean=levels.beta > 0)
+        draft = fit_policy(fit, base, FitSettings(kind=kind, level=levels.alpha, clean=levels.beta > 0))
         answered, checks = (
             [record for record, own in zip(proof, groups[group], strict=True) if own]
             for group in (Group.ASKED, Group.CHECKED)

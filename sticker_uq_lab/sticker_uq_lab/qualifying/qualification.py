@@ -10,7 +10,7 @@ from typing import Any, Self
 
 from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
-from sticker_uq.calibration.fitting import Levels, fit_policy
+from sticker_uq.calibration.fitting import FitSettings, Levels, fit_policy
 from sticker_uq.calibration.making import Divided, evidence, write_policy
 from sticker_uq.calibration.measuring import measure
 from sticker_uq.calibration.planning import Prospect, Units
@@ -285,7 +285,9 @@ class Qualification(Candidate[QualifySettings]):
         levels = self.settings.levels
         divided = Divided.of([assessed])
         kind = choose_kind(divided.fit, "isotonic").kind
-        draft = fit_policy(divided.fit, base, kind, level=levels.alpha, clean=levels.beta > 0)
+        draft = fit_policy(
+            divided.fit, base, FitSettings(kind=kind, level=levels.alpha, clean=levels.beta > 0)
+        )
         trials = Trials(draft, divided.fit, divided.proof)
         alpha, beta = trials.lowest_levels(levels)
         wrongful, left = trials.attempts(levels)

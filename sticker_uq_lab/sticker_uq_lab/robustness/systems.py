@@ -132,13 +132,14 @@ class CellSystem:
 
     def __init__(self, settings: PerceptionSettings, policy: Policy) -> None:
         loaded = load_detector(settings)
-        self._detector = _FeatureKeeper(loaded.model, loaded.settings, loaded.weights_hash)
+        self._detector = FeatureKeeper(loaded.model, loaded.settings, loaded.weights_hash)
         self._perception = load_perception(settings, self._detector)
         self._policy = policy
         self.name = f"{settings.model}, {settings.passes} passes, gate with policy {policy.hash[:8]}"
         self.identity = f"cell {loaded.weights_hash} {self._perception.settings_hash} {policy.hash}"
 
     def answer(self, image: Picture, path: Path = Path()) -> SystemAnswer:
+        self._detector.features = None
         try:
             assessment = self._perception.assess(image)
         except InvalidInput as error:
@@ -146,7 +147,7 @@ class CellSystem:
         if assessment.status is Status.FAILED:
             return SystemAnswer.failed(assessment.status_text)
         action = act_on_decision(judge(assessment, self._policy))
-        features = self._detector.last
+        features = self._detector.features
         return SystemAnswer(
             as_detections(assessment.objects), action, None if features is None else pool_features(features)
         )
@@ -222,11 +223,15 @@ def pool_features(features: Features) -> FloatArray:
     return widest.mean(dim=(0, 2, 3)).float().cpu().numpy()
 
 
-class _FeatureKeeper(StochasticDetector):
-    """A detector that remembers the features of its last image, so that they are computed once."""
+class FeatureKeeper(StochasticDetector):
+    """A detector that keeps the ``features`` of the next image once they are set to None: what it encodes after that is made of
+    this image. So the features of an image are computed once.
+    """
 
-    last: Features | None = None
+    features: Features | None = None
 
     def encode(self, image: Picture) -> Features:
-        self.last = super().encode(image)
-        return self.last
+        features = super().encode(image)
+        if self.features is None:
+            self.features = features
+        return features

@@ -24,7 +24,7 @@ from sticker_uq.io.faults import Faults, LabelCounts
 from sticker_uq.scene import InvalidInput
 from sticker_uq_lab.datasets.importing.formats import FORMATS, read_source
 from sticker_uq_lab.datasets.importing.importing import Reader, class_mapping, complete_mapping
-from sticker_uq_lab.datasets.importing.labelled_picture import turned
+from sticker_uq_lab.datasets.importing.named_picture import turned
 from sticker_uq_lab.datasets.importing.nets import SHEET, agreement, contact_sheet, oddest
 
 WIDTH, HEIGHT = 320, 240

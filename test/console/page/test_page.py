@@ -297,7 +297,7 @@ def test_an_answer_cannot_contradict_itself(operator):
 
 def test_no_sticker_is_left_is_asked_once_more_with_all_that_looks_like_one(operator):
     page, sure = operator.page, operator.page.locator("#sure")
-    peel = {**SCENE["objects"][0], "label": 2, "box": OTHER, "verdict": "remove"}
+    peel = {**SCENE["objects"][0], "label": 2, "box": OTHER, "verdict": "remove", "must_mention": True}
     later = {**peel, "box": ELSEWHERE}
     operator.see(asked(BOX), asked(REGION, label=1), scene={**SCENE, "objects": [*SCENE["objects"], peel]})
     operator.state.put("scene", {**SCENE, "stamp": "3000", "objects": [peel, later]})

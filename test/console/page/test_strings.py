@@ -8,6 +8,7 @@ import pytest
 from playwright.sync_api import expect
 
 from sticker_uq.console.state import ConsoleState
+from sticker_uq.gate.box_overlap import SAME_PLACE_IOU
 from sticker_uq.messages import BLOCK_REASONS, MESSAGES, PAGE_LANGUAGES, PAGE_WORDS, SUBJECTS, placeholders
 from sticker_uq.nodes.console.shown import shown_reason
 from sticker_uq.scene import Reason
@@ -126,7 +127,7 @@ def bracketed(words):
 
 def bracket(page):
     words = PAGE_WORDS | {"languages": {"en": PAGE_WORDS["language"]}}
-    body = f"export const STRINGS = {json.dumps(bracketed(words))};"
+    body = f"export const STRINGS = {json.dumps(bracketed(words))}, SAME_PLACE_IOU = {SAME_PLACE_IOU};"
     page.route("**/static/words.js", lambda route: route.fulfill(body=body, content_type="text/javascript"))
 
 

@@ -14,13 +14,14 @@ import pytest
 
 from sticker_uq.evaluation.replay.assessing import one_by_one
 from sticker_uq.evaluation.replay.comparison import LiveComparison
-from sticker_uq.evaluation.replay.replay import replay
+from sticker_uq.evaluation.replay.replay import Replay
 from sticker_uq.evaluation.replay.tables import image_row
 from sticker_uq.evaluation.reporting.replay_report import write_replay
 from sticker_uq.gate import Policy, judge
 from sticker_uq.io.coco import LabelledImage
 from sticker_uq.io.sources import ImageSource, SourceImage, open_source
-from sticker_uq.scene import InvalidInput, Outcome, Status, Verdict, to_plain
+from sticker_uq.plain import to_plain
+from sticker_uq.scene import InvalidInput, Outcome, Status, Verdict
 
 
 class Perception:
@@ -80,11 +81,10 @@ def folder(tmp_path, image):
     return path
 
 
-def run(folder, perception, out, **options):
+def run(folder, perception, out, on_image=lambda *_: None, **options):
     source = open_source(folder)
-    return write_replay(
-        replay(source, "pictures", one_by_one(source, perception), Policy(), out, **options), Policy(), out
-    )
+    replay = Replay(source=source, name="pictures", policy=Policy(), out=out, **options)
+    return write_replay(replay.run(one_by_one(source, perception), on_image), Policy(), out)
 
 
 def test_every_image_is_a_row_with_what_the_policy_says_of_it(folder, perception, tmp_path, assessment):
@@ -243,7 +243,8 @@ def test_a_long_source_shows_where_something_changed(perception, tmp_path, asses
                     image, index, "camera", f"{index:06d}", "" if image is not None else "broken"
                 )
 
-    result = replay(Long(), "long", one_by_one(Long(), perception), Policy(), tmp_path / "out", pictures=0)
+    replay = Replay(source=Long(), name="long", policy=Policy(), out=tmp_path / "out", pictures=0)
+    result = replay.run(one_by_one(Long(), perception))
     write_replay(result, Policy(), tmp_path / "out")
     html = (tmp_path / "out/report.html").read_text("utf-8")
     assert [index for index in range(100) if f"Image {index:06d}" in html] == [0, 40, 42]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sticker_uq.nodes.supervisor.outputs import AuditTrail
+from sticker_uq.nodes.supervisor.audit_trail import AuditTrail
 from sticker_uq.scene import InvalidInput
 
 

@@ -7,7 +7,7 @@ import pytest
 from sticker_uq.gate import judge
 from sticker_uq.gate.policy.policy import Policy
 from sticker_uq.geometry import ObjectPose
-from sticker_uq.nodes.supervisor.outputs import DEVIATIONS, markers_to_msg
+from sticker_uq.nodes.supervisor.markers import DEVIATIONS, markers_to_msg
 from sticker_uq.testing.scenes import assessment, observed
 
 msg = pytest.importorskip("visualization_msgs.msg", reason="visualization_msgs is not installed")

@@ -14,7 +14,7 @@ from sticker_uq.io.reading import MIB, read_bytes, read_json
 from sticker_uq.scene import InvalidInput
 from sticker_uq_lab.datasets.importing import schemas
 from sticker_uq_lab.datasets.importing.json_formats import is_task, read_coco_files, read_label_studio
-from sticker_uq_lab.datasets.importing.labelled_picture import NamedPicture, PictureFinder, file_key
+from sticker_uq_lab.datasets.importing.named_picture import NamedPicture, PictureFinder, file_key
 from sticker_uq_lab.datasets.importing.xml_formats import read_cvat, read_voc, read_xml
 from sticker_uq_lab.datasets.importing.yolo import (
     NAME_LISTS,

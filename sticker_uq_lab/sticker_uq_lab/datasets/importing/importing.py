@@ -33,7 +33,7 @@ from sticker_uq.scene import InvalidInput
 from sticker_uq_lab.datasets.checking import PictureStatistics, close_pairs, statistics_of
 from sticker_uq_lab.datasets.frames import consecutive_pairs
 from sticker_uq_lab.datasets.importing.grouping import PARTS, laptops_of, names_by_pattern, split_groups
-from sticker_uq_lab.datasets.importing.labelled_picture import (
+from sticker_uq_lab.datasets.importing.named_picture import (
     READINGS,
     Corners,
     NamedObject,

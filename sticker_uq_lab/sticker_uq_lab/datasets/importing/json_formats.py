@@ -16,7 +16,7 @@ from sticker_uq.io.images import PICTURE_SUFFIXES
 from sticker_uq.io.reading import read_json, show_value
 from sticker_uq.scene import InvalidInput
 from sticker_uq_lab.datasets.importing import schemas
-from sticker_uq_lab.datasets.importing.labelled_picture import (
+from sticker_uq_lab.datasets.importing.named_picture import (
     READINGS,
     SIZES,
     Corners,

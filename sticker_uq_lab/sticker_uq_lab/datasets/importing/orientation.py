@@ -4,7 +4,7 @@
 from typing import Literal
 
 from sticker_uq.scene import InvalidInput
-from sticker_uq_lab.datasets.importing.labelled_picture import Corners
+from sticker_uq_lab.datasets.importing.named_picture import Corners
 
 Frame = Literal["auto", "shown", "stored"]
 _SWAPPING = (5, 6, 7, 8)

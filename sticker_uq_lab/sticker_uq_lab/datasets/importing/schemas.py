@@ -17,7 +17,7 @@ from pydantic import BeforeValidator, Field, StrictInt, TypeAdapter
 from sticker_uq.io.faults import Faults
 from sticker_uq.io.reading import MOST_JSON, marked_encoding, read_bytes, show_value
 from sticker_uq.scene import InvalidInput
-from sticker_uq_lab.datasets.importing.labelled_picture import number
+from sticker_uq_lab.datasets.importing.named_picture import number
 
 _SUSPECT = re.compile(r"rotat|angle|theta|orient|b_?box|bnd|points|polygon|offset|class|category", re.I)
 """Of attributes that a person may have defined: names that may stand for geometry or a class."""

@@ -16,7 +16,7 @@ from defusedxml.ElementTree import fromstring
 from sticker_uq.io.faults import Faults, LabelCounts
 from sticker_uq.io.reading import MIB, marked_encoding, read_bytes, show_value
 from sticker_uq.scene import InvalidInput
-from sticker_uq_lab.datasets.importing.labelled_picture import (
+from sticker_uq_lab.datasets.importing.named_picture import (
     CORNERS,
     NamedObject,
     NamedPicture,

@@ -17,8 +17,8 @@ from sticker_uq.io.files import files_in
 from sticker_uq.io.images import PICTURE_SUFFIXES
 from sticker_uq.io.reading import MIB, read_text, read_yaml, show_value
 from sticker_uq.scene import InvalidInput
-from sticker_uq_lab.datasets.importing import labelled_picture, schemas
-from sticker_uq_lab.datasets.importing.labelled_picture import CENTRE, READINGS, Corners, file_key, number
+from sticker_uq_lab.datasets.importing import named_picture, schemas
+from sticker_uq_lab.datasets.importing.named_picture import CENTRE, READINGS, Corners, file_key, number
 
 NAME_LISTS = ("classes.txt", "obj.names", "_darknet.labels")
 YOLO_TEXTS = "YOLO without a list of the names of the classes"
@@ -31,11 +31,11 @@ _LARGEST = 2.0
 def read_yolo(
     names_file: Path,
     root: Path,
-    finder: labelled_picture.PictureFinder,
+    finder: named_picture.PictureFinder,
     faults: Faults,
     counts: LabelCounts,
     keys: schemas.Keys,
-) -> list[labelled_picture.NamedPicture]:
+) -> list[named_picture.NamedPicture]:
     """The pictures that have a label file; the names of the classes are in ``names_file``, YAML or one name a line.
 
     A label file lies beside its picture, in ``labels`` where that has ``images`` in its path, or in ``root`` or its ``labels`` as
@@ -64,7 +64,7 @@ def read_yolo(
                         polygons += 1
                         boxed += [where] if _starts_with_box(list(map(float, words[1:]))) else []
                 found.append(
-                    labelled_picture.NamedPicture(picture, None, tuple(objects), str(labels), fractions=True)
+                    named_picture.NamedPicture(picture, None, tuple(objects), str(labels), fractions=True)
                 )
     if 2 * len(boxed) > polygons:
         faults.add(
@@ -115,7 +115,7 @@ def _is_number(word: str) -> bool:
 def _starts_with_box(values: Sequence[float]) -> bool:
     """Whether the first four of ``values`` are a box round the points of the rest, and its size is none of the points."""
     x1, y1, x2, y2 = READINGS[CENTRE](*values[:4])
-    left, top, right, bottom = labelled_picture.bounding(zip(values[4::2], values[5::2], strict=True))
+    left, top, right, bottom = named_picture.bounding(zip(values[4::2], values[5::2], strict=True))
     within = min(left - x1, top - y1, x2 - right, y2 - bottom) > -0.01
     tight = right - left > (x2 - x1) / 2 and bottom - top > (y2 - y1) / 2
     x, y, across, down = values[:4]
@@ -191,7 +191,7 @@ def _uploads(root: Path) -> dict[Path, Path]:
     """By their path without what Label Studio puts before the name of an upload: label files of a name that was uploaded once."""
     found: defaultdict[Path, list[Path]] = defaultdict(list)
     for path in files_in(root, below=True):
-        if uploaded := labelled_picture.UPLOADED.fullmatch(path.name):
+        if uploaded := named_picture.UPLOADED.fullmatch(path.name):
             found[path.with_name(uploaded[1])].append(path)
     return {name: paths[0] for name, paths in found.items() if len(paths) == 1}
 
@@ -217,19 +217,17 @@ def _lines(path: Path) -> list[tuple[int, list[str]]]:
     return [(number, words) for number, words in lines if words]
 
 
-def _object(
-    where: str, words: list[str], names: Mapping[int, str], points: int
-) -> labelled_picture.NamedObject:
+def _object(where: str, words: list[str], names: Mapping[int, str], points: int) -> named_picture.NamedObject:
     whole = words[0].removesuffix(".0")  # some exporters write all numbers as floats
     kind = int(whole) if whole.isdecimal() and len(whole) < 10 else -1
     if kind not in names:
         raise InvalidInput(
             f"{where}: class {show_value(words[0])}: expected one of 0 to {max(names, default=-1)}"
         )
-    return labelled_picture.named_object(names[kind], where, partial(_box, where, words[1:], points))
+    return named_picture.named_object(names[kind], where, partial(_box, where, words[1:], points))
 
 
-def _box(where: str, words: list[str], points: int) -> labelled_picture.Shape:
+def _box(where: str, words: list[str], points: int) -> named_picture.Shape:
     count = len(words) + 1
     if points and len(words) == 4 + points:
         words = words[:4]
@@ -245,8 +243,8 @@ def _box(where: str, words: list[str], points: int) -> labelled_picture.Shape:
         )
     if len(values) == 4:
         given: Corners = (values[0], values[1], values[2], values[3])
-        return labelled_picture.Shape(READINGS[CENTRE](*given), (given, CENTRE))
-    return labelled_picture.Shape(labelled_picture.bounding(zip(values[::2], values[1::2], strict=True)))
+        return named_picture.Shape(READINGS[CENTRE](*given), (given, CENTRE))
+    return named_picture.Shape(named_picture.bounding(zip(values[::2], values[1::2], strict=True)))
 
 
 def text_with_labels(path: Path, stems: set[str]) -> str:

@@ -18,7 +18,8 @@ from sticker_uq.io.coco import dataset_digest, read_picture
 from sticker_uq.io.images import Picture
 from sticker_uq.novelty.network import NoveltyNetwork, novelty_maps
 from sticker_uq.novelty.regions import missed_sticker_probability, scene_novelty
-from sticker_uq.scene import METRICS, Detections, ObjectClass, StochasticSamples, to_plain
+from sticker_uq.plain import to_plain
+from sticker_uq.scene import METRICS, Detections, ObjectClass, StochasticSamples
 from sticker_uq.uncertainty import observe
 from sticker_uq.uncertainty.cluster import ClusterSettings
 from sticker_uq_lab.datasets.abnormal import AbnormalImage
