@@ -46,7 +46,7 @@ SIGNALS: Mapping[str, tuple[SignalName, ...]] = {
 
 def folders(folder: Path) -> dict[Path, str]:
     """The folders of labelled pictures in ``folder``, with the kind of their laptops."""
-    found = {}
+    found: dict[Path, str] = {}
     for profile in SIZES:
         found[folder / profile] = profile
         found[folder / f"{profile}-{BARE}"] = f"{profile}, bare"
@@ -85,7 +85,7 @@ def held_out(
     units = units_of(known)
     part = np.random.default_rng(0).permutation(np.arange(units.max() + 1) % PARTS)[units]
     for number in range(PARTS):
-        others = [known[n] for n in np.flatnonzero(part != number)]
+        others = [known[n] for n in np.flatnonzero(part != number).tolist()]
         yield fitted(others, base, signals), np.flatnonzero(part == number).tolist()
 
 
