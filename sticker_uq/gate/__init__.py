@@ -2,7 +2,8 @@
 """The gate to the arm, without ROS: judge of scenes, state machine, steps, permits, heartbeat of the arm, plausibility,
 overlap. ROS: sticker_uq.nodes.supervisor.
 
-Pure functions and frozen values: no clock, no file but the policy's, no torch, no ROS. :func:`judge` turns an assessment into
+Pure functions and frozen values: no clock, no file but the policy's, no torch, no ROS. (`permit`, `presence` and `audit` are what
+arm and supervisor do with them: they read the clock, and `audit` writes files.) :func:`judge` turns an assessment into
 verdicts; :func:`step` turns decisions and events into a permit that expires; :class:`GateController` joins the two.
 """
 

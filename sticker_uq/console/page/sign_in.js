@@ -8,7 +8,8 @@ let waiting = false;
 
 speak($("language"));
 document.title = STRINGS.title;
-for (const [id, words] of Object.entries({ title: STRINGS.title, "secret-label": STRINGS.token, send: STRINGS.signIn })) $(id).textContent = words;
+for (const [id, words] of Object.entries({ title: STRINGS.title, "secret-label": STRINGS.token, send: STRINGS.signIn }))
+  $(id).textContent = words;
 $("sign-in").addEventListener("submit", signIn);
 $("secret").focus();
 
@@ -20,15 +21,29 @@ async function signIn(event) {
   try {
     const body = JSON.stringify({ secret: $("secret").value });
     const { ok, status } = await fetch("session", {
-      method: "POST", headers: { "Content-Type": "application/json" }, body, signal: AbortSignal.timeout(ANSWER_MS),
+      method: "POST",
+      headers: { "Content-Type": "application/json" },
+      body,
+      signal: AbortSignal.timeout(ANSWER_MS),
     });
-    if (ok) { location.reload(); return; }
+    if (ok) {
+      location.reload();
+      return;
+    }
     tell(STRINGS.refused + (status === 401 ? STRINGS.wrongSecret : STRINGS.replies[status] || String(status)));
     $("secret").value = "";
-  } catch (error) { // the token stays: it was not wrong
-    tell(STRINGS.signIn + ": " + STRINGS.notDone + (error.name === "TimeoutError" ? fill(STRINGS.noReply, { seconds: ANSWER_MS / 1000 }) : STRINGS.unreachable));
+  } catch (error) {
+    // the token stays: it was not wrong
+    tell(
+      STRINGS.signIn +
+        ": " +
+        STRINGS.notDone +
+        (error.name === "TimeoutError" ? fill(STRINGS.noReply, { seconds: ANSWER_MS / 1000 }) : STRINGS.unreachable),
+    );
   }
   waiting = false;
 }
 
-function tell(said) { $("message").textContent = said; }
+function tell(said) {
+  $("message").textContent = said;
+}
