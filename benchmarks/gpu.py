@@ -16,8 +16,8 @@ against one by one, the gradients of DiL and whether these repeat, whether NaN i
 shared features give the boxes of complete passes bit for bit. speed: per precision, ms with everything awaited (p50, p95, p99), T
 complete passes over the engine's encode and T passes, interleaved, kernels and GPU milliseconds of these, peak memory, waits for
 the GPU, and whether three assessments of one image are the same bytes. graphs: per precision, encode, passes and assessment
-without and with CUDA graphs (the setting `graphs`), whether the passes are the same bytes, which stages could not be
-captured, and encode by torch.compile(mode="reduce-overhead"), for a person who decides.
+without and with CUDA graphs (the setting `graphs`), whether passes and whole assessments are the same bytes, and which stages
+could not be captured. compiled: encode by torch.compile(mode="reduce-overhead"), for a person who decides.
 SSDLite has its packaged weights, and with them the novelty network; the others have random ones.
 """
 
@@ -88,7 +88,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--parts", nargs="*", default=list(PARTS), choices=PARTS)
     parser.add_argument("--models", nargs="*", default=list(MODEL_NAMES), choices=MODEL_NAMES)
     parser.add_argument(
-        "--precisions", nargs="*", choices=get_args(Precision), help="all that the device has"
+        "--precisions", nargs="*", choices=get_args(Precision), help="of those that the device has; all"
     )
     parser.add_argument("--passes", type=int, default=DetectorSettings().passes)
     parser.add_argument("--min-size", type=int, default=DetectorSettings().min_size)

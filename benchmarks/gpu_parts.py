@@ -38,7 +38,7 @@ from sticker_uq.detection.weights import packaged_weights
 from sticker_uq.dil import LocalizationSettings, localize
 from sticker_uq.dil.dil import objectness_gradients
 from sticker_uq.perception import Perception, PerceptionSettings
-from sticker_uq.scene import StochasticSamples
+from sticker_uq.scene import InvalidInput, StochasticSamples
 
 Row = dict[str, Any]
 FEW = 4
@@ -251,7 +251,7 @@ def _with_graphs(
         [one.sample(one.encode(image), passes, seed) for seed in (1, 2, 1) for image in images]
         for one in (plain, graphed)
     ]
-    found: Row = {"same_bytes": all(map(_same, *samples)), "ungraphed": graphed.ungraphed}
+    found: Row = {"same_bytes": all(map(_same, *samples))}
     assessing = []
     for one in (plain, graphed):
         settings = PerceptionSettings(**one.settings.model_dump() | {"weights": weights})
@@ -267,30 +267,43 @@ def _with_graphs(
         }
     if device.type == "cuda":
         found["memory_mb"] = torch.cuda.max_memory_allocated(device) / 2**20
-    return found | _compiled(plain, images[0], arguments.rounds)
+    found["same_assessments"] = all(
+        len({perception.assess(image).digest for perception in assessing}) == 1 for image in images
+    )
+    return found | {"ungraphed": assessing[1].ungraphed}
+
+
+def compiled(arguments: argparse.Namespace) -> Row:
+    """Per precision: the backbone by torch.compile, which takes the compiler most of a minute."""
+    (model,) = arguments.models
+    weights, images = _weights(model, arguments)
+    return {
+        precision: _compiled(
+            _detector(model, weights, arguments, arguments.device, precision), images[0], arguments.rounds
+        )
+        for precision in _precisions(arguments)
+    }
 
 
 def _compiled(detector: StochasticDetector, image: NDArray[np.uint8], rounds: int) -> Row:
-    """Start-up, milliseconds and bits of the backbone by torch.compile; "" or why there is none."""
+    """Start-up, milliseconds and bits of the backbone by torch.compile, or why there is none."""
     pixels = network_input(detector.model.transform, image, detector.device).tensors
     backbone = detector.model.backbone
     try:
         with torch.no_grad(), detector.products():
             started = time.monotonic()
-            compiled = torch.compile(backbone, mode="reduce-overhead")
-            made = [m.clone() for m in compiled(pixels).values()]
+            by_compiler = torch.compile(backbone, mode="reduce-overhead")
+            made = [m.clone() for m in by_compiler(pixels).values()]
             start = time.monotonic() - started
             plain = list(backbone(pixels).values())
             return {
-                "compiled": {
-                    "start_s": start,
-                    "ms": _timed(lambda: compiled(pixels), rounds, detector.device)["p50"],
-                    "plain_ms": _timed(lambda: backbone(pixels), rounds, detector.device)["p50"],
-                    "same_bytes": all(map(torch.equal, made, plain)),
-                }
+                "start_s": start,
+                "ms": _timed(lambda: by_compiler(pixels), rounds, detector.device)["p50"],
+                "plain_ms": _timed(lambda: backbone(pixels), rounds, detector.device)["p50"],
+                "same_bytes": all(map(torch.equal, made, plain)),
             }
     except Exception as error:  # noqa: BLE001  # whatever a compiler or its absence raises
-        return {"compiled": str(error).strip().split("\n", 1)[0][:200]}
+        return {"none": str(error).strip().split("\n", 1)[0][:200]}
 
 
 def on_the_gpu(events: Iterable[Any]) -> Row:
@@ -316,8 +329,9 @@ PARTS: dict[str, Callable[[argparse.Namespace], Row]] = {
     "agreement": agreement,
     "speed": speed,
     "graphs": graphs,
+    "compiled": compiled,
 }
-OF_A_MODEL = ("agreement", "speed", "graphs")
+OF_A_MODEL = ("agreement", "speed", "graphs", "compiled")
 
 
 def _precisions(arguments: argparse.Namespace) -> list[str]:
@@ -327,7 +341,10 @@ def _precisions(arguments: argparse.Namespace) -> list[str]:
     else:
         ampere = torch.cuda.get_device_capability(device) >= (8, 0)
         there = ["float32", *(["tf32", "bfloat16"] if ampere else []), "float16"]
-    return arguments.precisions or there
+    chosen = [one for one in arguments.precisions or there if one in there]
+    if not chosen:
+        raise InvalidInput(f"precisions {arguments.precisions}, expected some of {there} on {device}")
+    return chosen
 
 
 def _weights(model: str, arguments: argparse.Namespace) -> tuple[str, list[NDArray[np.uint8]]]:

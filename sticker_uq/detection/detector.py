@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import copy
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import wraps
 from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
@@ -132,6 +132,12 @@ class StochasticDetector:
         """Stages that are computed without a CUDA graph although the settings ask for graphs, and why."""
         return {} if self._graphed is None else self._graphed.graphs.problems
 
+    def graphed(
+        self, stage: str, compute: Callable[..., tuple[Tensor, ...]], inputs: Sequence[Tensor]
+    ) -> tuple[Tensor, ...]:
+        """``compute(*inputs)`` of another network on this device, by a CUDA graph where the settings ask so: ``Graphs.run``."""
+        return compute(*inputs) if self._graphed is None else self._graphed.graphs.run(stage, compute, inputs)
+
     def free_memory(self) -> None:
         """Give back to the device what torch keeps for later.
 
@@ -148,7 +154,7 @@ class StochasticDetector:
         if self._fast:
             self._exact, self._engine = self._freeze(torch.float32), self._freeze(self._dtype)
         graphed = settings.graphs and self._fast and self.device.type == "cuda"
-        self._graphed = GraphedStages(self._engine) if graphed else None
+        self._graphed = GraphedStages(self._engine, self._exact) if graphed else None
         # few on a processor, all on a GPU
         automatic = self._entry.passes_at_once if self.device.type == "cpu" else settings.passes
         self.chunk = settings.passes_at_once or automatic
@@ -282,10 +288,12 @@ class StochasticDetector:
 
     def _plain_rows(self, features: Features) -> Rows:
         """The same without dropout, always in single precision."""
-        maps, floor = self.head_maps(features), self.settings.score_floor
-        return self._suppress(
-            features, self._exact.head_outputs(features.as_float32(), maps, floor).rows, floor
-        )
+        exact, floor = features.as_float32(), self.settings.score_floor
+        if self._graphed is not None:
+            rows = self._graphed.plain_rows(exact, floor)
+        else:
+            rows = self._exact.head_outputs(exact, self.head_maps(features), floor).rows
+        return self._suppress(features, rows, floor)
 
     def _suppress(self, features: Features, rows: Rows, score_floor: float) -> Rows:
         # suppression is a loop over passes and classes, at each step of which a GPU would have to be waited for

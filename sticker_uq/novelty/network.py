@@ -8,7 +8,7 @@ world. For every cell it tells how probably a foreign object, a logo or a sticke
 
 import math
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
@@ -170,15 +170,31 @@ def network_input(pictures: Iterable[NDArray[np.uint8]]) -> Tensor:
     return scaled.contiguous(memory_format=torch.channels_last)
 
 
-def novelty_maps(network: NoveltyNetwork, image: NDArray[np.uint8]) -> NoveltyMaps:
-    """Outputs of ``network`` for ``image`` (H, W, 3) uint8 BGR of any size."""
+Tensors = tuple[Tensor, ...]
+
+
+def novelty_maps(
+    network: NoveltyNetwork,
+    image: NDArray[np.uint8],
+    run: Callable[[str, Callable[..., Tensors], Sequence[Tensor]], Tensors] | None = None,
+) -> NoveltyMaps:
+    """Outputs of ``network`` for ``image`` (H, W, 3) uint8 BGR of any size.
+
+    ``run("novelty", compute, inputs)`` computes them, as ``StochasticDetector.graphed``; None: as they are.
+    """
+
+    def compute(pixels: Tensor) -> Tensors:
+        tapped = network.encode(pixels)
+        return network.decode(tapped)[0].float(), _statistics(tapped)
+
     height, width = image.shape[:2]
     across, down = input_size(width, height, network.size)
     cell = (STRIDE * width / across, STRIDE * height / down)
     with torch.inference_mode():
-        tapped = network.encode(_prepare(network, image))
-        found = network.decode(tapped)[0].float().cpu()
-        distance = network.reference.distance(_statistics(tapped))
+        pixels = _prepare(network, image)
+        made, statistics = compute(pixels) if run is None else run("novelty", compute, [pixels])
+        found = made.cpu()
+        distance = network.reference.distance(statistics)
     foreign, _, sticker, middle = found[: len(CHANNELS) + 1].sigmoid().numpy()
     boxes, scores = _boxes(torch.from_numpy(middle), found[len(CHANNELS) + 1 :], cell, (width, height))
     return NoveltyMaps(foreign, sticker, (width, height), cell, boxes, scores, distance)

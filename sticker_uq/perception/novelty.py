@@ -72,7 +72,7 @@ class NoveltyEstimator:
 
         def measured() -> ImageNovelty:
             if self._objects:
-                return novelty_from_network(network, image)
+                return novelty_from_network(network, image, self._detector)
             return ImageNovelty(distance=network.reference.distance(scene_activations(network, image)))
 
         return measured if self._detector.device.type != "cpu" else self._beside.submit(measured).result
@@ -109,8 +109,11 @@ def _file(settings: PerceptionSettings, detector: StochasticDetector) -> Path | 
     return path if path.is_file() else None
 
 
-def novelty_from_network(network: NoveltyNetwork, image: NDArray[np.uint8]) -> ImageNovelty:
-    maps = novelty_maps(network, image)
+def novelty_from_network(
+    network: NoveltyNetwork, image: NDArray[np.uint8], detector: StochasticDetector | None = None
+) -> ImageNovelty:
+    """``detector``: whose device and settings compute it; None: those of the network."""
+    maps = novelty_maps(network, image, None if detector is None else detector.graphed)
     return ImageNovelty(maps.foreign, maps.cell, scene_novelty(maps), maps.distance, maps)
 
 

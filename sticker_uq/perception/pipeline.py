@@ -103,13 +103,14 @@ class Perception:
     @property
     def ungraphed(self) -> str:
         """Stages that are computed without CUDA graphs, which the settings ask for, and why; "" where there are none."""
-        return "; ".join(f"{stage}: {why}" for stage, why in self.detector.ungraphed.items())
+        problems = self._closely.ungraphed | self.detector.ungraphed
+        return "; ".join(f"{stage}: {why}" for stage, why in problems.items())
 
     def warm_up(self) -> SceneAssessment:
         """Assess an empty image, so that the first real one is not slower than the others."""
         empty = np.zeros((*WARM_UP_SIZE, 3), np.uint8)
         reason = ""
-        if self._closely is not self.detector:
+        if self._closely is not self.detector or (self.settings.graphs and self.settings.close_ups):
             try:
                 with self._closely.on_device():
                     self._closely.detect_in(empty)

@@ -27,6 +27,7 @@ TWIN_IOU = 0.7
 """Mean boxes that overlap more than this outline the same thing, e.g. once as a logo and once as a sticker."""
 
 _MAX_ROUNDS = 20
+_MOST_RIVALS = 16  # boxes of one pass whose pairs are all looked at
 _TIE = 1e-9  # differences of sums of overlaps up to which the general assignment decides
 
 
@@ -88,7 +89,7 @@ def _split_in_two(
     halves = _halve(boxes, passes, together.furthest()) if _count_repeated(passes) >= min_passes else None
     if halves is None:
         return None
-    means = np.stack([boxes[halves].mean(axis=0), boxes[~halves].mean(axis=0)])
+    means = _mean_boxes(boxes, halves)
     both = np.intersect1d(passes[halves], passes[~halves])
     return halves if len(both) >= min_passes and iou_matrix(means[:1], means[1:])[0, 0] <= TWIN_IOU else None
 
@@ -102,37 +103,65 @@ def _halve(boxes: FloatArray, passes: IntArray, seeds: tuple[int, int]) -> NDArr
     """True for the boxes of the first half, False for the second, (N,) bool; None when there are no two halves."""
     centres = boxes[list(seeds)]
     halves: NDArray[np.bool_] | None = None
-    pairs, larger = _same_pass(passes)
+    rivals, larger = _same_pass(passes)
+    nobody = np.append(boxes, np.zeros((1, 4)), axis=0)  # row N, of which `rivals` are full
     for _ in range(_MAX_ROUNDS):
-        closeness = iou_matrix(boxes, centres)
-        assigned = closeness[:, 0] >= closeness[:, 1]
-        gain = _gain_of_order(closeness, pairs)
-        assigned[pairs[:, 0]], assigned[pairs[:, 1]] = gain > 0, gain < 0
-        for rows in (*pairs[np.abs(gain) <= _TIE], *larger):
-            chosen, side = scipy.optimize.linear_sum_assignment(closeness[rows], maximize=True)
+        closeness = iou_matrix(centres, nobody)
+        assigned = closeness[0, :-1] >= closeness[1, :-1]
+        closeness[:, -1] = -np.inf
+        first, second, doubtful = _assign_rivals(closeness, rivals)
+        assigned[first], assigned[second] = True, False
+        for rows in (*doubtful, *larger):
+            chosen, side = scipy.optimize.linear_sum_assignment(closeness[:, rows].T, maximize=True)
             assigned[rows[chosen]] = side == 0
         if assigned.all() or not assigned.any():
             return None
         if halves is not None and (assigned == halves).all():
             break
         halves = assigned
-        centres = np.stack([boxes[halves].mean(axis=0), boxes[~halves].mean(axis=0)])
+        centres = _mean_boxes(boxes, halves)
     return halves
 
 
+def _mean_boxes(boxes: FloatArray, halves: NDArray[np.bool_]) -> FloatArray:
+    """The mean box of the first half and that of the second, (2, 4)."""
+    first, second = boxes[halves], boxes[~halves]
+    return np.array([np.add.reduce(first) / len(first), np.add.reduce(second) / len(second)])
+
+
 def _same_pass(passes: IntArray) -> tuple[IntArray, list[IntArray]]:
-    """The rows of each pass with two boxes, (K, 2), and those of each pass with more."""
+    """The rows of each pass with 2 to ``_MOST_RIVALS`` boxes, (K, most of them), and those of each pass with more.
+
+    Rows are ascending; where a pass has fewer than the most, ``len(passes)`` follows.
+    """
+    counts = np.bincount(passes)
     order = np.argsort(passes, kind="stable")
-    _, starts = np.unique(passes[order], return_index=True)
-    groups = np.split(order, starts[1:])
-    pairs = [rows for rows in groups if len(rows) == 2]
-    return np.array(pairs, np.int64).reshape(-1, 2), [rows for rows in groups if len(rows) > 2]
+    starts = np.cumsum(counts) - counts
+    few = np.flatnonzero((counts > 1) & (counts <= _MOST_RIVALS))
+    place = np.arange(counts[few].max(initial=2))
+    filled = np.append(order, np.full(len(place), len(passes)))
+    rivals = np.where(place < counts[few, None], filled[starts[few, None] + place], len(passes))
+    larger = np.flatnonzero(counts > _MOST_RIVALS)
+    return rivals, [order[starts[one] : starts[one] + counts[one]] for one in larger]
 
 
-def _gain_of_order(closeness: np.ndarray, pairs: IntArray) -> np.ndarray:
-    """By how much the first row of each pair belongs to the first centre and the second to the second rather than crossed."""
-    first, second = closeness[pairs[:, 0]], closeness[pairs[:, 1]]
-    return np.asarray((first[:, 0] + second[:, 1]) - (first[:, 1] + second[:, 0]))
+def _assign_rivals(closeness: FloatArray, rivals: IntArray) -> tuple[IntArray, IntArray, list[IntArray]]:
+    """The rows of each of the ``rivals`` that are closest, together, to the first centre and to the second.
+
+    ``closeness`` (2, N + 1) is -inf in its last column. Also the rows of each pass in which others are as close up to
+    ``_TIE``: there the general assignment decides.
+    """
+    count, most = rivals.shape
+    there = closeness[:, rivals]
+    sums = (there[0, :, :, None] + there[1, :, None, :]).reshape(count, most * most)
+    sums[:, :: most + 1] = -np.inf  # one box is no pair
+    best = sums.argmax(axis=1)
+    numbers = np.arange(count)
+    least = sums[numbers, best] - _TIE
+    sums[numbers, best] = -np.inf
+    doubtful = rivals[sums.max(axis=1) >= least]
+    ends = closeness.shape[1] - 1
+    return rivals[numbers, best // most], rivals[numbers, best % most], [row[row < ends] for row in doubtful]
 
 
 NOISE = -1

@@ -6,7 +6,9 @@ import scipy
 
 from sticker_uq.scene import FloatArray, IntArray
 
-_PAIRS_AT_ONCE = 1 << 15  # in the processor's cache: the operations on one pair are few
+_PAIRS_AT_ONCE = (
+    1 << 14
+)  # what is made of them stays in the processor's cache, and none of it is asked of the system anew
 
 
 def iou_matrix(first: FloatArray, second: FloatArray) -> FloatArray:
@@ -14,25 +16,22 @@ def iou_matrix(first: FloatArray, second: FloatArray) -> FloatArray:
 
     Boxes are ``(x1, y1, x2, y2)``. A box without area overlaps nothing, not even itself.
     """
-    a = np.asarray(first, np.float64).reshape(-1, 4)
-    b = np.asarray(second, np.float64).reshape(-1, 4)
-    if len(a) * len(b) <= _PAIRS_AT_ONCE:
-        return paired_iou(a[:, None], b[None])
-    made = np.empty((len(a), len(b)))
-    rows = max(_PAIRS_AT_ONCE // len(b), 1)
-    for start in range(0, len(a), rows):
-        made[start : start + rows] = paired_iou(a[start : start + rows, None], b[None])
+    a, b = _columns(first), _columns(second)
+    made = np.empty((a.shape[1], b.shape[1]))
+    rows = max(_PAIRS_AT_ONCE // max(b.shape[1], 1), 1)
+    for start in range(0, len(made), rows):
+        made[start : start + rows] = _iou(a[:, start : start + rows, None], b[:, None])
     return made
+
+
+def paired_iou(first: FloatArray, second: FloatArray) -> FloatArray:
+    """Intersection over union of each box of ``first`` (N, 4) with that of ``second`` (N, 4), (N,) float64."""
+    return _iou(_columns(first), _columns(second))
 
 
 def box_areas(boxes: FloatArray) -> FloatArray:
     """Area of each of ``boxes`` (N, 4), (N,) float64 px^2; 0 for one whose corners are in the wrong order."""
-    return _areas(np.asarray(boxes, np.float64))
-
-
-def _areas(boxes: FloatArray) -> FloatArray:
-    width, height = boxes[..., 2] - boxes[..., 0], boxes[..., 3] - boxes[..., 1]
-    return np.asarray(np.maximum(width, 0.0) * np.maximum(height, 0.0))
+    return _columns(boxes)[4]
 
 
 def overlap_groups(boxes: FloatArray, min_iou: float) -> IntArray:
@@ -43,40 +42,51 @@ def overlap_groups(boxes: FloatArray, min_iou: float) -> IntArray:
     n = len(boxes)
     if n == 0:
         return np.zeros(0, np.int64)
-    corners = np.asarray(boxes, np.float64)
-    order = np.argsort(corners[:, 0], kind="stable")
-    corners = corners[order]
-    # From left to right: only boxes that begin before this one ends can overlap it.
-    end = np.searchsorted(corners[:, 0], corners[:, 2], side="left")
-    top, bottom = np.ascontiguousarray(corners[:, 1]), np.ascontiguousarray(corners[:, 3])
-    counts = np.maximum(end - np.arange(n) - 1, 0)
-    pairs_up_to = np.cumsum(counts)
+    columns = _columns(boxes)
+    order = np.argsort(columns[0], kind="stable")
+    columns = columns[:, order]
+    # From left to right: only boxes that begin before this one, or one further left, ends can overlap it.
+    ends = np.maximum.accumulate(np.searchsorted(columns[0], columns[2], side="left"))
     labels = np.arange(n)
+    near: list[IntArray] = []
     start = 0
     while start < n:
-        before = pairs_up_to[start] - counts[start]
-        stop = max(int(np.searchsorted(pairs_up_to, before + _PAIRS_AT_ONCE, side="right")), start + 1)
-        first = np.repeat(np.arange(start, stop), counts[start:stop])
-        second = first + 1 + np.arange(len(first)) - (pairs_up_to - counts)[first] + before
-        # most of them lie above or below each other
-        level = (top[first] < bottom[second]) & (top[second] < bottom[first])
-        first, second = first[level], second[level]
-        near = paired_iou(corners[first], corners[second]) >= min_iou
-        edges = labels[first[near]], labels[second[near]]
-        graph = scipy.sparse.coo_array((np.ones(len(edges[0])), edges), shape=(n, n))
-        labels = scipy.sparse.csgraph.connected_components(graph, directed=False)[1][labels]
+        most = max(_PAIRS_AT_ONCE // max(int(ends[start]) - start, 1), 1)
+        reach = ends[start : start + most] - start
+        pairs = np.arange(1, len(reach) + 1) * reach
+        stop = start + max(int(np.searchsorted(pairs, _PAIRS_AT_ONCE, side="right")), 1)
+        overlap = _iou(columns[:, start:stop, None], columns[:, None, start : ends[stop - 1]])
+        near.append(start + np.argwhere(overlap >= min_iou))
+        if stop == n or sum(map(len, near)) > _PAIRS_AT_ONCE:
+            edges = labels[np.concatenate(near)]
+            graph = scipy.sparse.coo_array((np.ones(len(edges)), (edges[:, 0], edges[:, 1])), shape=(n, n))
+            labels = scipy.sparse.csgraph.connected_components(graph, directed=False)[1][labels]
+            near = []
         start = stop
     found = np.empty(n, np.int64)
     found[order] = labels
     return in_order_of_appearance(found)
 
 
-def paired_iou(a: FloatArray, b: FloatArray) -> FloatArray:
-    """IoU of boxes (..., 4) whose leading shapes broadcast."""
-    width = np.minimum(a[..., 2], b[..., 2]) - np.maximum(a[..., 0], b[..., 0])
-    height = np.minimum(a[..., 3], b[..., 3]) - np.maximum(a[..., 1], b[..., 1])
-    shared = np.maximum(width, 0.0) * np.maximum(height, 0.0)
-    union = _areas(a) + _areas(b) - shared
+def _columns(boxes: FloatArray) -> FloatArray:
+    """``x1, y1, x2, y2`` and area of ``boxes`` (N, 4), (5, N): numbers that lie side by side are computed at once."""
+    corners = np.asarray(boxes, np.float64).reshape(-1, 4)
+    made = np.empty((5, len(corners)))
+    made[:4] = corners.T
+    made[4] = np.maximum(made[2] - made[0], 0.0) * np.maximum(made[3] - made[1], 0.0)
+    return made
+
+
+def _iou(a: FloatArray, b: FloatArray) -> FloatArray:
+    """IoU of boxes as :func:`_columns` makes them, (5, ...), whose further shapes broadcast."""
+    shared = np.minimum(a[2], b[2])
+    shared -= np.maximum(a[0], b[0])
+    np.maximum(shared, 0.0, out=shared)
+    height = np.minimum(a[3], b[3])
+    height -= np.maximum(a[1], b[1])
+    shared *= np.maximum(height, 0.0, out=height)
+    union = a[4] + b[4]
+    union -= shared
     return np.divide(shared, union, out=np.zeros_like(shared), where=union > 0.0)
 
 

@@ -7,9 +7,11 @@ import numpy as np
 import pytest
 import torch
 
+from sticker_uq.detection import load_detector
 from sticker_uq.detection.kernels import graphs
 from sticker_uq.detection.kernels.graphs import Graphs
 from sticker_uq.detection.settings import DetectorSettings
+from sticker_uq.novelty.network import novelty_maps, packaged_network
 from sticker_uq.perception import PerceptionSettings
 from sticker_uq.scene import StochasticSamples
 from test.detection.test_devices import brought_there, nothing_left  # noqa: F401  # fixture
@@ -48,6 +50,36 @@ def test_graphs_compute_the_same_bytes_of_every_image_and_seed(name):
         first = graphed.encode(IMAGES[0])
         graphed.detect_in(IMAGES[1])
         assert same(graphed.sample(first, 2, 1), wanted[0, 1])
+
+
+@pytest.mark.parametrize("name", [SSDLITE, SSD, RETINANET])
+def test_a_pass_without_dropout_is_a_graph_where_nobody_asks_for_gradients(name):
+    with simulated_gpu():
+        plain = brought_there(name)
+        graphed = plain.with_settings(plain.settings.model_copy(update={"graphs": True}))
+        wanted = [plain.detect_apart(image) for image in IMAGES]
+        assert not np.array_equal(wanted[0].boxes, wanted[1].boxes)
+        for number in (0, 1, 0):
+            found = graphed.detect_apart(IMAGES[number])
+            assert np.array_equal(found.boxes, wanted[number].boxes)
+            assert np.array_equal(found.probabilities, wanted[number].probabilities)
+        assert graphed.ungraphed == {}
+        assert len(graphed._graphed.graphs) == 2
+
+
+def test_novelty_by_a_graph_is_the_same():
+    with simulated_gpu():
+        plain = brought_there(SSDLITE)
+        graphed = plain.with_settings(plain.settings.model_copy(update={"graphs": True}))
+        network = packaged_network(load_detector(DetectorSettings(device="cpu"))).to(GPU)
+        wanted = [novelty_maps(network, image) for image in IMAGES]
+        assert wanted[0].distance != wanted[1].distance
+        for number in (0, 1, 0):
+            found = novelty_maps(network, IMAGES[number], graphed.graphed)
+            assert found.distance == wanted[number].distance
+            assert np.array_equal(found.foreign, wanted[number].foreign)
+        assert graphed.ungraphed == {}
+        assert len(graphed._graphed.graphs) == 1
 
 
 def test_a_stage_that_waits_is_computed_without_and_said_once():

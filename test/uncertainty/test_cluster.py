@@ -227,3 +227,18 @@ def test_boxes_that_all_overlap_by_half_need_no_tree(count, seed):
     )[0]
     if distance.max() < 0.5:
         assert (found == 0).all()
+
+
+@given(st.lists(st.integers(2, 5), min_size=1, max_size=6), st.booleans(), st.integers(0, 2**32 - 1))
+def test_boxes_of_one_pass_are_assigned_to_two_objects_as_by_the_general_assignment(sizes, tied, seed):
+    random = np.random.default_rng(seed)
+    passes = np.repeat(np.arange(len(sizes)), sizes)
+    low = random.uniform(0, 40, (len(passes), 2))
+    boxes = np.concatenate([low, low + 60], axis=1)
+    boxes = np.round(boxes / 20) * 20 if tied else boxes
+    halves = clustering._halve(boxes, passes, (0, 1))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(clustering, "_MOST_RIVALS", 1)  # every pass is one with too many boxes
+        general = clustering._halve(boxes, passes, (0, 1))
+    assert (halves is None) == (general is None)
+    assert halves is None or (halves == general).all()

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torchvision.models.detection.image_list import ImageList
 
-from sticker_uq.detection.dropout import CounterDropout, Dropout
+from sticker_uq.detection.dropout import CounterDropout, Dropout, no_dropout
 from sticker_uq.detection.features import Features
 from sticker_uq.detection.kernels.devices import device_broken
 from sticker_uq.detection.models.family import Family
@@ -99,11 +99,14 @@ class Graphs:
 
 
 class GraphedStages:
-    """What :class:`Graphs` computes of a detector: all before the first dropout, and the passes up to the choice of boxes."""
+    """What :class:`Graphs` computes of a detector: all before the first dropout, and the passes up to the choice of boxes.
 
-    def __init__(self, engine: Family) -> None:
+    ``exact``: what computes without dropout.
+    """
+
+    def __init__(self, engine: Family, exact: Family) -> None:
         self.graphs = Graphs()
-        self._engine = engine
+        self._engine, self._exact = engine, exact
         self._calls: dict[Hashable, int] = {}
         self._levels: dict[Hashable, int] = {}
 
@@ -123,26 +126,50 @@ class GraphedStages:
     def pass_rows(self, features: Features, dropout: CounterDropout, score_floor: float) -> Rows:
         """The candidates of ``Family.candidates`` for the passes of ``dropout``."""
         tensors = (*features.maps, *features.extra)
-        levels, shapes = len(features.maps), (features.resized, *(t.shape for t in tensors))
+        shapes = (features.resized, *(t.shape for t in tensors))
         if (
             shapes not in self._calls
         ):  # as often as the masks of such an image are drawn, keys have to be there
             rows = self._rows(features, dropout, score_floor)
             self._calls[shapes] = dropout.calls
             return rows
+
+        def candidates(held: Features, keys: Tensor) -> Rows:
+            return self._rows(held, dropout.given(keys), score_floor)
+
+        keys = dropout.keys(range(self._calls[shapes]))
+        return self._captured_rows("passes", candidates, features, (keys,), score_floor)
+
+    def plain_rows(self, features: Features, score_floor: float) -> Rows:
+        """The candidates of ``Family.head_outputs`` for ``features`` in single precision, without dropout and gradients."""
+
+        def candidates(held: Features) -> Rows:
+            return self._exact.head_outputs(held, self._exact.head_maps(held, no_dropout), score_floor).rows
+
+        return self._captured_rows("detect", candidates, features, (), score_floor)
+
+    def _captured_rows(
+        self,
+        stage: str,
+        candidates: Callable[..., Rows],
+        features: Features,
+        further: Tensors,
+        score_floor: float,
+    ) -> Rows:
+        """``candidates(features, *further)`` by a graph of ``stage``."""
+        levels, extra = len(features.maps), len(features.maps) + len(features.extra)
         anchors: dict[str, Any] = {}
 
         def compute(*given: Tensor) -> Tensors:
-            maps, extra, keys = given[:levels], given[levels:-1], given[-1]
-            held = replace(features, maps=maps, extra=extra, _derived=dict(anchors))
-            rows = self._rows(held, dropout.given(keys), score_floor)
+            held = replace(features, maps=given[:levels], extra=given[levels:extra], _derived=dict(anchors))
+            rows = candidates(held, *given[extra:])
             # anchors come from the processor, and are the same for all images of a size: not again in the capture
             anchors.update((name, made) for name, made in held._derived.items() if name == "anchors")
             finite = rows.boxes.new_ones(()) if rows.finite is None else rows.finite
             return rows.boxes, rows.probabilities, rows.pass_index, finite
 
-        keys = dropout.keys(range(self._calls[shapes]))
-        return Rows(*self.graphs.run("passes", compute, [*tensors, keys], (features.resized, score_floor)))
+        inputs = [*features.maps, *features.extra, *further]
+        return Rows(*self.graphs.run(stage, compute, inputs, (features.resized, score_floor)))
 
     def _rows(self, features: Features, dropout: Dropout, score_floor: float) -> Rows:
         maps = self._engine.head_maps(features, dropout)
