@@ -64,7 +64,7 @@ def records(folders: Sequence[Path], jobs: int, weights: str) -> list[Record]:
     """The assessed pictures of COCO ``folders``."""
     done = assess_sources(
         [LabelledSource(folder) for folder in folders],
-        PerceptionSettings(device="cpu", weights=weights),
+        PerceptionSettings(device="cpu", weights=weights, last_look=not weights),
         Path.home() / ".cache" / "sticker_uq" / "assessments.sqlite",
         lambda: None,
         jobs,
