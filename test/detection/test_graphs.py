@@ -57,10 +57,10 @@ def test_a_pass_without_dropout_is_a_graph_where_nobody_asks_for_gradients(name)
     with simulated_gpu():
         plain = brought_there(name)
         graphed = plain.with_settings(plain.settings.model_copy(update={"graphs": True}))
-        wanted = [plain.detect_apart(image) for image in IMAGES]
+        wanted = [plain.detect_in(image) for image in IMAGES]
         assert not np.array_equal(wanted[0].boxes, wanted[1].boxes)
         for number in (0, 1, 0):
-            found = graphed.detect_apart(IMAGES[number])
+            found = graphed.detect_in(IMAGES[number])
             assert np.array_equal(found.boxes, wanted[number].boxes)
             assert np.array_equal(found.probabilities, wanted[number].probabilities)
         assert graphed.ungraphed == {}

@@ -24,7 +24,10 @@ def parts() -> set[str]:
     for place, name in FOLDERS.items():
         files = [NODES / place] if place.endswith(".py") else sorted((NODES / place).glob("*.py"))
         for file in files:
-            added = re.findall(r'diagnostics\.add\((f?)"([^"]+)"', file.read_text(encoding="utf-8"))
+            added = re.findall(
+                r'(?:diagnostics\.add|report_while_configured)\((f?)"([^"]+)"',
+                file.read_text(encoding="utf-8"),
+            )
             found |= {f"{name}: {re.sub(r'{.*}', '*', part) if form else part}" for form, part in added}
     return found
 
