@@ -6,9 +6,8 @@ import scipy
 
 from sticker_uq.scene import FloatArray, IntArray
 
-_PAIRS_AT_ONCE = (
-    1 << 14
-)  # what is made of them stays in the processor's cache, and none of it is asked of the system anew
+_PAIRS_AT_ONCE = 1 << 14
+"""What is made of so many stays in the processor's cache, and none of it is asked of the system anew."""
 
 
 def iou_matrix(first: FloatArray, second: FloatArray) -> FloatArray:

@@ -122,19 +122,17 @@ def left_signals(
 
     ``probabilities`` (N,): of each, how probably it may be a sticker, as the policy sees it. "sticker_probability" is the highest
     of them, "any_sticker" that of one sticker or more if they were independent, "in_passes" the highest mean probability of
-    sticker over the passes that saw the object, however few, "single_pass" the highest of one pass without dropout,
-    "missed_sticker_probability" that of patches that no box shows, "unexplained_objectness" the largest that no box explains.
+    sticker over the passes that saw the object, however few, "single_pass" the highest of one pass without dropout (of objects
+    that few passes saw where it was measured), "missed_sticker_probability" that of patches that no box shows,
+    "unexplained_objectness" the largest that no box explains. NaN if one of the values was not measured.
     """
-    localization = scene.localization
-    single = [one.single_pass for one in left if np.isfinite(one.single_pass)]
+    single = [one.single_pass for one in left if not (one.unstable and math.isnan(one.single_pass))]
     return {
-        "sticker_probability": max(probabilities, default=0.0),
+        "sticker_probability": float(np.max(probabilities, initial=0.0)),
         "any_sticker": 1.0 - float(np.prod([1.0 - one for one in probabilities])),
-        "in_passes": max((float(one.probabilities[ObjectClass.STICKER]) for one in left), default=0.0),
-        "single_pass": max(single, default=0.0),
-        "missed_sticker_probability": float("nan")
-        if localization is None
-        else float(localization.missed_sticker_probability),
+        "in_passes": float(np.max([one.probabilities[ObjectClass.STICKER] for one in left], initial=0.0)),
+        "single_pass": float(np.max(single, initial=0.0)),
+        "missed_sticker_probability": scene_signal(scene, MISSED),
         "unexplained_objectness": scene_saliency(scene, UNEXPLAINED),
     }
 

@@ -277,6 +277,22 @@ def test_what_was_not_measured_leaves_no_laptop_clean():
     assert (reason.code, reason.subject) == ("not_measured", "left_probability")
 
 
+@pytest.mark.parametrize("order", [1, -1])
+def test_one_unmeasured_value_among_others_is_not_nothing(order):
+    logo = observed(label=ObjectClass.LOGO, probabilities=(0.02, 0.83, 0.15))
+    seen, unseen = replace(logo, single_pass=0.1), replace(logo, single_pass=math.nan)
+    term = {"signal": "single_pass", "knots": [0.0, 1.0], "log_odds": [0.0, 5.0]}
+    policy = with_sections(left={"intercept": -4.0, "terms": [term]}, max_left_probability=0.5)
+    assert math.isnan(policy.left_probability([seen, unseen][::order], left_on()))
+    rare = replace(unseen, unstable=True)  # which the pass without dropout need not be asked about
+    assert policy.left_probability([seen, rare][::order], left_on()) < 0.5
+    assert math.isnan(
+        POLICY.left_signals([seen, replace(logo, probabilities=np.full(3, np.nan))][::order], left_on())[
+            "in_passes"
+        ]
+    )
+
+
 def test_a_policy_without_that_section_keeps_its_hash():
     assert with_sections(left=None).hash == POLICY.hash != with_sections(left=LEFT).hash
 
