@@ -12,11 +12,13 @@ Frozen before anything was measured: folds, sizes, epochs, alpha, splits, and th
 import json
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from benchmarks.photographs import sparse_clone
 from benchmarks.public_photographs import TABLES as SHARED
@@ -45,7 +47,7 @@ from sticker_uq.io.files import atomic_write
 from sticker_uq.io.labelled_images import LabelledSource
 from sticker_uq.io.share import share_folder
 from sticker_uq.perception.settings import PerceptionSettings
-from sticker_uq.scene import Detections, InvalidInput, ObjectClass
+from sticker_uq.scene import Detections, FloatArray, InvalidInput, ObjectClass
 from sticker_uq_lab.datasets.default_boxes import sides_in_view
 from sticker_uq_lab.qualifying.parts import write_part
 from sticker_uq_lab.training.checkpoint import STATE
@@ -101,29 +103,51 @@ def trained(work: Path, name: str, items: Sequence[LabelledImage]) -> Path:
     return out / BEST
 
 
-def found_by(weights: Path, items: Sequence[LabelledImage]) -> list[Detections]:
-    detector = load_detector(PerceptionSettings(weights=str(weights), device="cpu", score_floor=0.01))
+def found_by(weights: Path, items: Sequence[LabelledImage], model: str = MODEL) -> list[Detections]:
+    settings = PerceptionSettings(model=model, weights=str(weights), device="cpu", score_floor=0.01)
+    detector = load_detector(settings)
     return [detector.detect(detector.encode(read_picture(item))) for item in items]
+
+
+@dataclass(frozen=True)
+class Stickers:
+    """Of a picture: ``scores`` (N,) of what is called a sticker and whether it is one, ``hits`` (N,).
+
+    Of its labelled stickers the score that each was found by, ``best`` (M,), -1 for none, and its shorter side in the input px,
+    ``sides`` (M,).
+    """
+
+    scores: FloatArray
+    hits: NDArray[np.bool_]
+    best: FloatArray
+    sides: FloatArray
+
+
+def stickers_of(detected: Detections, item: LabelledImage) -> Stickers:
+    chosen = detected.foreground_labels == ObjectClass.STICKER
+    places, scores = match_classes(detected, item)[0][chosen], detected.scores[chosen]
+    score = np.full(len(item.labels), -1.0)  # that every labelled object was found by
+    score[places[places >= 0]] = scores[places >= 0]
+    wanted = item.labels == ObjectClass.STICKER
+    return Stickers(scores, places >= 0, score[wanted], sides_in_view([item], MODEL, 0)[wanted])
+
+
+def stickers_seen(pictures: Sequence[Stickers]) -> NDArray[np.bool_]:
+    """Which labelled stickers of all ``pictures`` are found where ``PRECISION`` of those called are some."""
+    scores, hits, best = (
+        np.concatenate([getattr(one, name) for one in pictures]) for name in ("scores", "hits", "best")
+    )
+    order = np.argsort(-scores, kind="stable")
+    right = np.cumsum(hits[order])
+    precise = np.flatnonzero(right / np.arange(1, len(right) + 1) >= PRECISION)
+    return np.asarray(best >= (scores[order][precise[-1]] if len(precise) else np.inf))
 
 
 def accuracy(found: Sequence[Detections], items: Sequence[LabelledImage]) -> dict[str, Any]:
     """Average precision of ``found``, and how many stickers, also by size, are found where ``PRECISION`` of those called are."""
-    scores, hits, sides, best = [], [], [], []
-    for detected, item in zip(found, items, strict=True):
-        chosen = detected.foreground_labels == ObjectClass.STICKER
-        places = match_classes(detected, item)[0][chosen]
-        scores.append(detected.scores[chosen])
-        hits.append(places >= 0)
-        score = np.full(len(item.labels), -1.0)  # that every labelled object was found by
-        score[places[places >= 0]] = detected.scores[chosen][places >= 0]
-        wanted = item.labels == ObjectClass.STICKER
-        best += score[wanted].tolist()
-        sides += sides_in_view([item], MODEL, 0)[wanted].tolist()
-    order = np.argsort(-np.concatenate(scores), kind="stable")
-    right = np.cumsum(np.concatenate(hits)[order])
-    precise = np.flatnonzero(right / np.arange(1, len(right) + 1) >= PRECISION)
-    limit = np.concatenate(scores)[order][precise[-1]] if len(precise) else np.inf
-    seen, size = np.array(best) >= limit, np.digitize(sides, SIDES)
+    pictures = [stickers_of(*pair) for pair in zip(found, items, strict=True)]
+    seen = stickers_seen(pictures)
+    size = np.digitize(np.concatenate([one.sides for one in pictures]), SIDES)
     by_size = [[int(seen[size == n].sum()), int((size == n).sum())] for n in range(len(SIDES) + 1)]
     recall = round(float(seen.mean()), 4)
     return {**as_json(mean_average_precision(found, items)), "recall": recall, "by_size": by_size}

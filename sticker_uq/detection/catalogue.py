@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The six sticker detection models as torchvision builds them, and how each is computed."""
+"""The sticker detection models, six as torchvision builds them, and how each is computed."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -13,9 +13,10 @@ from sticker_uq.detection.kernels.fast_faster_rcnn import BatchedFasterRcnn, Fas
 from sticker_uq.detection.kernels.fast_ssd import FastSsd
 from sticker_uq.detection.models.family import Family
 from sticker_uq.detection.models.faster_rcnn import FasterRcnn
+from sticker_uq.detection.models.mobilenet_v2 import mobilenet_v2_ssdlite
 from sticker_uq.detection.models.retinanet import RetinaNet
 from sticker_uq.detection.models.ssd import Ssd
-from sticker_uq.detection.registry import DetectorEntry, detector_entry
+from sticker_uq.detection.registry import Build, DetectorEntry, detector_entry
 from sticker_uq.detection.settings import DetectorSettings
 from sticker_uq.scene import CLASS_COUNT, InvalidInput
 
@@ -96,14 +97,17 @@ def _retinanet_entry(name: str) -> DetectorEntry:
     return DetectorEntry("retinanet", partial(_torchvision_model, name), RetinaNet, RetinaNet)
 
 
-def _ssd_entry(family: str, name: str) -> DetectorEntry:
-    return DetectorEntry(family, partial(_torchvision_model, name), Ssd, FastSsd, 20, fixed_input_size=True)
+def _ssd_entry(family: str, build: Build) -> DetectorEntry:
+    return DetectorEntry(family, build, Ssd, FastSsd, 20, fixed_input_size=True)
 
 
-# the six register themselves as detectors of other packages do: each is an entry named like its detector
+# the built-in ones register themselves as detectors of other packages do: each is an entry named like its detector
 fasterrcnn_resnet50_fpn = _faster_rcnn_entry("fasterrcnn_resnet50_fpn")
 fasterrcnn_resnet50_fpn_v2 = _faster_rcnn_entry("fasterrcnn_resnet50_fpn_v2")
 retinanet_resnet50_fpn = _retinanet_entry("retinanet_resnet50_fpn")
 retinanet_resnet50_fpn_v2 = _retinanet_entry("retinanet_resnet50_fpn_v2")
-ssd300_vgg16 = _ssd_entry("ssd", "ssd300_vgg16")
-ssdlite320_mobilenet_v3_large = _ssd_entry("ssdlite", "ssdlite320_mobilenet_v3_large")
+ssd300_vgg16 = _ssd_entry("ssd", partial(_torchvision_model, "ssd300_vgg16"))
+ssdlite320_mobilenet_v3_large = _ssd_entry(
+    "ssdlite", partial(_torchvision_model, "ssdlite320_mobilenet_v3_large")
+)
+ssdlite320_mobilenet_v2 = _ssd_entry("ssdlite", mobilenet_v2_ssdlite)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The names of the detectors that can be used: torchvision's six, and those that other installed packages register.
+"""The names of the detectors that can be used: the built-in ones, and those that other installed packages register.
 
 Neither torch nor a detector is imported for them.
 """
@@ -20,8 +20,12 @@ MODEL_NAMES = (
     "retinanet_resnet50_fpn_v2",
     "ssd300_vgg16",
     "ssdlite320_mobilenet_v3_large",
+    "ssdlite320_mobilenet_v2",
 )
-"""The built-in detectors by their torchvision names: first the six sticker detection models M1..M6 of Lu et al."""
+"""The built-in detectors: first the six sticker detection models M1..M6 of Lu et al. by their torchvision names."""
+
+PHOTO_MODEL = "ssdlite320_mobilenet_v2"
+"""The detector whose training can start with filters that have seen photographs."""
 
 DEFAULT_MODEL = "ssdlite320_mobilenet_v3_large"
 """The detector whose weights come with the package."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The detectors that can be used by name: torchvision's six, and those that other installed packages register.
+"""The detectors that can be used by name: the built-in ones, and those that other installed packages register.
 
 Neither torch nor a detector is imported before an entry is asked for. See docs/detectors.md for a detector of your own.
 """

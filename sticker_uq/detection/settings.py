@@ -11,7 +11,7 @@ from sticker_uq.io.setting_fields import Frozen
 Precision = Literal["float32", "tf32", "bfloat16", "float16"]
 
 ModelName = Annotated[str, AfterValidator(known_name)]
-"""The name of a detector in the registry: one of torchvision's six, or one that another package registers."""
+"""The name of a detector in the registry: a built-in one, or one that another package registers."""
 
 
 class DetectorSettings(Frozen):

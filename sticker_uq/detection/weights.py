@@ -30,7 +30,7 @@ from sticker_uq.scene import CLASS_COUNT, InvalidInput, ObjectClass
 
 FORMAT = 1
 MOST_WEIGHTS = 4 << 30
-"""Bytes of a weights file; the largest of the six models has 170 MB."""
+"""Bytes of a weights file; the largest of the built-in models has 170 MB."""
 CLASSES = [c.name.lower() for c in ObjectClass]
 _KEY = "sticker_uq"
 WRAPPINGS = ("model", "state_dict", "model_state_dict")

@@ -7,7 +7,6 @@ A MobileNetV2 (Sandler et al. 2018) that began as the backbone of an SSD trained
 
 import math
 import os
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +15,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
-from torch.nn import functional as F
-from torchvision.models import mobilenet_v2
 
+from sticker_uq.detection.models.mobilenet_v2 import MAP_16, photo_blocks
 from sticker_uq.detection.weights import COUNTERS, Unfilled, load_weights, save_weights
 from sticker_uq.novelty.network import fuse
 from sticker_uq.scene import FloatArray, InvalidInput
@@ -29,21 +27,12 @@ SIDE = 160
 CHANNELS = (192, 576, 1280)
 """Of the maps with 8, 16 and 32 px per cell."""
 FEATURES = 2 * sum(CHANNELS)
-EXPANDED = (7, 14)
+EXPANDED = (7, MAP_16)
 """Blocks whose expansion is the map of 8 and of 16 px per cell; the last layer has the third."""
 _AROUND = 4.0
 """Px around a box, so that a small one has some context."""
 _MODEL = "ssdlite320_mobilenet_v3_large"  # weights files name a model of the registry
-_NORM = partial(nn.BatchNorm2d, eps=1e-3)
 PACKAGED = Path(__file__).parent / "weights" / "photo.safetensors"
-
-
-class _Same(nn.Conv2d):
-    """Pads as TensorFlow does for a kernel of 3 and a stride of 2."""
-
-    def forward(self, input: Tensor) -> Tensor:
-        height, width = input.shape[-2:]
-        return super().forward(F.pad(input, (width % 2, 1, height % 2, 1)))
 
 
 class PhotoNetwork(nn.Module):
@@ -53,10 +42,7 @@ class PhotoNetwork(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.features = mobilenet_v2(weights=None, norm_layer=_NORM).features
-        for layer in self.modules():
-            if isinstance(layer, nn.Conv2d) and layer.stride == (2, 2):
-                layer.__class__, layer.padding = _Same, (0, 0)
+        self.features = photo_blocks()
 
     def forward(self, pictures: Tensor) -> list[Tensor]:
         maps, now = [], pictures

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The stochastic passes of all six models against whole torchvision models with the same masks."""
+"""The stochastic passes of all models against whole torchvision models with the same masks."""
 
 import copy
 from functools import cache

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The six detectors with seeded random weights, tuned so that a small picture yields a handful of boxes.
+"""The built-in detectors with seeded random weights, tuned so that a small picture yields a handful of boxes.
 
 Random weights detect nothing: the layers that score classes learn places of one picture and their bias is set so that in a pass
 with dropout a few anchors or proposals per class reach a probability of about 0.5. Small inputs and few proposals keep it fast.
@@ -42,7 +42,7 @@ _PASSING = 15  # anchors or proposals per class and pass about or above 0.5, bef
 _RATE = 0.2  # dropout that the tuning expects
 
 FAMILIES = tuple(name for name in MODEL_NAMES if not name.endswith("_v2"))
-"""One model of each kind; the two others have more layers of the same kind, and test_passes.py holds them to torchvision."""
+"""One model of each kind; the others have layers of the same kinds, and test_passes.py holds them to torchvision."""
 
 
 def picture(seed: int = 0, width: int = 224, height: int = 168) -> NDArray[np.uint8]:

@@ -28,8 +28,9 @@ class TrainSettings(setting_fields.Frozen):
     learning_rate: float = Field(0.0, ge=0.0, le=1.0)
     """highest learning rate; 0: the default of the model"""
     start: str = "auto"
-    """auto (torchvision's COCO weights if they can be downloaded, else the packaged ones of the model, if any), torchvision,
-    packaged, random, or a weights file; of another model with the same backbone, the backbone is taken"""
+    """auto (torchvision's COCO weights if they can be downloaded, else the packaged ones of the model, if any, else photographs
+    for ssdlite320_mobilenet_v2), torchvision, packaged, photographs (a backbone that has seen them), random, or a weights file;
+    of another model with the same backbone, the backbone is taken"""
     freeze: Frozen = "nothing"
     """what to freeze: nothing, statistics (of batch normalisation), or backbone (with statistics)"""
     exposure: tuple[Path, ...] = ()

@@ -22,7 +22,8 @@ from sticker_uq.detection.catalogue import build_model
 from sticker_uq.detection.detector import StochasticDetector, load_detector, resolve_device
 from sticker_uq.detection.dropout import PassDropout, no_dropout
 from sticker_uq.detection.kernels.devices import return_freed_memory
-from sticker_uq.detection.names import MODEL_NAMES
+from sticker_uq.detection.models.mobilenet_v2 import fill_backbone
+from sticker_uq.detection.names import MODEL_NAMES, PHOTO_MODEL
 from sticker_uq.detection.registry import detector_entry
 from sticker_uq.detection.settings import DetectorSettings
 from sticker_uq.detection.weights import (
@@ -37,6 +38,7 @@ from sticker_uq.detection.weights import (
 from sticker_uq.evaluation.metrics.accuracy import average_precisions
 from sticker_uq.evaluation.metrics.decisions import wrongful_share
 from sticker_uq.io.coco import LabelledImage, check_objects, dataset_digest, read_coco, read_picture
+from sticker_uq.novelty.photo_network import read_photo_network
 from sticker_uq.scene import Detections, InvalidInput, ObjectClass
 from sticker_uq_lab.datasets.default_boxes import OVERLAP, covered_share, fitting_scales
 from sticker_uq_lab.training import recipes
@@ -52,8 +54,12 @@ _BODIES = ("backbone.body.", "backbone.features.")  # of the FPN models, of the 
 
 
 def published_weights(name: str, say: Callable[[str], None]) -> tuple[str, Mapping[str, Tensor]] | None:
-    """Name and tensors of torchvision's COCO weights of a model; None, and ``say`` is told, when they cannot be downloaded."""
-    weights = get_model_weights(name).DEFAULT
+    """Name and tensors of torchvision's COCO weights of a model; None, and ``say`` is told, when there are none to download."""
+    try:
+        weights = get_model_weights(name).DEFAULT
+    except ValueError:
+        say(f"torchvision has no weights of {name}")
+        return None
     try:
         with _socket_timeout(_TIMEOUT):
             return str(weights), weights.get_state_dict(progress=False, check_hash=True)
@@ -88,10 +94,20 @@ def fill_from_package(model: nn.Module, name: str, say: Callable[[str], None]) -
     return fill_from_file(model, name, path, say)
 
 
+def fill_from_photographs(model: nn.Module, name: str, say: Callable[[str], None]) -> str:
+    """Load the backbone of the network that has seen photographs, all else stays random; InvalidInput for another model."""
+    if name != PHOTO_MODEL:
+        raise InvalidInput(f"start photographs: is for model {PHOTO_MODEL!r}, found {name!r}")
+    network = read_photo_network()
+    fill_backbone(model, network.features)
+    say(f"starting from a backbone of {name} that has seen photographs, all else random")
+    return f"backbone of the photo network {network.hash[:16]}"
+
+
 def fill_from_file(model: nn.Module, name: str, path: PathLike, say: Callable[[str], None]) -> str:
     """Load a weights file into ``model``; returns a description of the weights.
 
-    Of weights of another model with the same backbone (four of the six have a ResNet-50) only the backbone is loaded, and all
+    Of weights of another model with the same backbone (four have a ResNet-50) only the backbone is loaded, and all
     other layers stay random.
     """
     state, metadata = load_weights(path)
@@ -191,10 +207,12 @@ class Training:
                 published = published_weights(settings.model, say)
                 if start == "torchvision" and published is None:
                     raise InvalidInput(
-                        "start torchvision: expected a connection to download its weights by, or another start"
+                        "start torchvision: expected a connection to download its weights by, a model that it has some of, "
+                        "or another start"
                     )
                 packaged = packaged_weights(settings.model) is not None
-                start = "torchvision" if published else "packaged" if packaged else "random"
+                bare = "photographs" if settings.model == PHOTO_MODEL else "random"
+                start = "torchvision" if published else "packaged" if packaged else bare
             self._network = self._choose_network(self.items[:own], start, say)
         self.batch_size = min(settings.batch_size, len(self.items))
         self._recipe = recipes.recipe_of(settings.model)
@@ -351,7 +369,7 @@ class Training:
             return {}
         before: dict[str, Any] = {}
         heads_are_taken = False
-        if start not in ("torchvision", "random"):
+        if start not in ("torchvision", "photographs", "random"):
             path = packaged_weights(name) if start == "packaged" else start
             before = network_settings(path) if path else {}
             heads_are_taken = path is not None and load_weights(path)[1].get("model", name) == name
@@ -487,6 +505,8 @@ class Training:
             return start
         if start == "packaged":
             return fill_from_package(self.model, name, say)
+        if start == "photographs":
+            return fill_from_photographs(self.model, name, say)
         return fill_from_file(self.model, name, start, say)
 
 

@@ -18,8 +18,11 @@ from torchvision.ops import box_iou
 from lab_helpers.scenes import rendered
 from sticker_uq.detection import DetectorSettings, build_model, load_detector, load_weights
 from sticker_uq.detection.dropout import PassDropout, no_dropout
+from sticker_uq.detection.models.ssd import backbone_maps
+from sticker_uq.detection.names import PHOTO_MODEL
 from sticker_uq.detection.weights import Unfilled, network_settings, packaged_weights, save_weights
 from sticker_uq.io.coco import EncodedScene, read_coco, write_coco
+from sticker_uq.novelty.photo_network import read_photo_network
 from sticker_uq.scene import InvalidInput
 from sticker_uq_lab.rendering import encode_scene, render, sample_scene
 from sticker_uq_lab.training import training
@@ -351,6 +354,33 @@ def test_without_torchvisions_weights_it_starts_from_the_packaged_ones_with_thei
         InvalidInput, match=f"no packaged weights of model 'ssd300_vgg16'; expected '{SSDLITE}'"
     ):
         Training(settings(few, tmp_path / "c", start="packaged", model="ssd300_vgg16"))
+
+
+def test_a_model_that_torchvision_has_no_weights_of_starts_with_what_there_is(few, tmp_path):
+    lines: list[str] = []
+    found = Training(settings(few, tmp_path / "a", start="auto", model=PHOTO_MODEL), say=lines.append)
+    assert f"torchvision has no weights of {PHOTO_MODEL}" in lines
+    assert lines[-1].endswith("that has seen photographs, all else random")
+    assert found.position.initial.startswith("backbone of the photo network")
+    with pytest.raises(InvalidInput, match=r"start torchvision: expected .* a model that it has some of"):
+        Training(settings(few, tmp_path / "b", start="torchvision", model=PHOTO_MODEL))
+    assert training.published_weights("of_another_package", lines.append) is None
+
+
+def test_a_detector_that_starts_with_photographs_has_the_maps_of_the_photo_network(tmp_path):
+    model, network = build_model(PHOTO_MODEL).eval(), read_photo_network()
+    heads = {key: value.clone() for key, value in model.head.state_dict().items()}
+    made_by = training.fill_from_photographs(model, PHOTO_MODEL, lambda line: None)
+    assert network.hash[:16] in made_by
+    pictures = torch.rand(1, 3, 160, 96) * 2 - 1
+    with torch.inference_mode():
+        maps, (_, *expected) = backbone_maps(model.backbone, pictures), network(pictures)
+    assert len(maps) == 6
+    for found, wanted in zip(maps, expected, strict=False):
+        assert torch.equal(found, wanted)
+    assert all(torch.equal(value, heads[key]) for key, value in model.head.state_dict().items())
+    with pytest.raises(InvalidInput, match=f"for model '{PHOTO_MODEL}', found '{SSDLITE}'"):
+        training.fill_from_photographs(model, SSDLITE, lambda line: None)
 
 
 def test_weights_of_another_class_count_fill_all_but_the_class_layers():
