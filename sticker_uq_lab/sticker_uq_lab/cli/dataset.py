@@ -30,6 +30,7 @@ from sticker_uq_lab.datasets.frames import choose_frames, file_name
 from sticker_uq_lab.datasets.from_audit import BY_PERSON, AnsweredCase, answered_cases, encoded
 from sticker_uq_lab.datasets.prompts import PACKAGED_TEMPLATE, PromptTemplate, write_prompts
 from sticker_uq_lab.rendering import encode_scene
+from sticker_uq_lab.rendering.designs import Designs, read_designs, with_designs
 from sticker_uq_lab.rendering.render import render as render_scene
 from sticker_uq_lab.rendering.scene_sampling import MOST_OF_PROFILE, Profile, sample_scene
 
@@ -63,6 +64,11 @@ def render(
         "Scenes: large stickers on a laptop that fills the picture, or those of a study's cell: small ones, closed lids "
         "and laptops opened flat, with what must not be peeled.",
     ),
+    designs: Path | None = option(
+        None,
+        "Folder with PNG or JPEG files of your own: stickers/, logos/ (which must stay) and photographs/, for tables and "
+        "screens; half of each show one of them.",
+    ),
     image_format: ImageFormat = option("jpg", "Picture files.", "--format"),
     jobs: int = option(1, "Processes that render.", min=1),
 ) -> None:
@@ -72,7 +78,10 @@ def render(
     most = MOST_OF_PROFILE[profile]
     if limits and not limits[0] <= limits[1] <= most:
         raise InvalidInput(f"--stickers {stickers}: expected MIN <= MAX <= {most}")
-    make = partial(_make, size=(width, height), limits=limits, image_format=image_format, profile=profile)
+    shown = None if designs is None else read_designs(designs)
+    make = partial(
+        _make, size=(width, height), limits=limits, image_format=image_format, profile=profile, designs=shown
+    )
     scenes = map_over(make, range(seed, seed + count), jobs, chunksize=4)
     with counting() as bar, closing(scenes):
         task = bar.add_task("rendering", total=count)
@@ -176,11 +185,18 @@ def _pair(option: str, text: str, pattern: str, expected: str) -> tuple[int, int
 
 
 def _make(
-    seed: int, size: tuple[int, int], limits: tuple[int, int] | None, image_format: str, profile: Profile
+    seed: int,
+    size: tuple[int, int],
+    limits: tuple[int, int] | None,
+    image_format: str,
+    profile: Profile,
+    designs: Designs | None,
 ) -> EncodedScene:
     # Counts cycle through the range with the seed, so that all are equally frequent.
     stickers = None if limits is None else limits[0] + seed % (limits[1] - limits[0] + 1)
     scene = sample_scene(seed, stickers=stickers, profile=profile)
+    if designs is not None:
+        scene = with_designs(scene, designs)
     return encode_scene(seed, render_scene(scene, size), image_format)
 
 

@@ -7,6 +7,7 @@ import cv2
 import numpy as np
 
 from sticker_uq.scene import Rng
+from sticker_uq_lab.rendering.designs import paint_photograph
 from sticker_uq_lab.rendering.painting import Floats, Image, Pen, clouds, grain, shade
 from sticker_uq_lab.rendering.scene_spec import BackgroundSpec
 
@@ -16,8 +17,11 @@ def paint_background(background: BackgroundSpec, width: int, height: int) -> Ima
     diagonal = math.ceil(math.hypot(width, height)) // 2 + 2
     # Half resolution: the background is out of focus and mostly hidden.
     side = 2 * ((diagonal + 1) // 2)
-    texture = _TEXTURES[background.kind](rng, side)
-    flat = np.clip(np.asarray(background.colour, np.float32) + texture, 0, 255).astype(np.uint8)
+    if background.photograph:
+        flat = paint_photograph(background.photograph, side, side)
+    else:
+        texture = _TEXTURES[background.kind](rng, side)
+        flat = np.clip(np.asarray(background.colour, np.float32) + texture, 0, 255).astype(np.uint8)
     turn = cv2.getRotationMatrix2D((side / 2, side / 2), background.angle, 2.0)
     turn[0, 2] += width / 2 - side / 2
     turn[1, 2] += height / 2 - side / 2

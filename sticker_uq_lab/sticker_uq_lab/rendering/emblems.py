@@ -10,6 +10,7 @@ import cv2
 import numpy as np
 
 from sticker_uq.scene import Rng
+from sticker_uq_lab.rendering.designs import paint_design
 from sticker_uq_lab.rendering.figures import star_points
 from sticker_uq_lab.rendering.laptops import brand_of
 from sticker_uq_lab.rendering.painting import Floats, Image, Pen, luminance, mix, shade, text_mask
@@ -158,6 +159,9 @@ def logo_mask(brand: int, layout: str) -> Image:
 
 def paint_logo(logo: LogoSpec, width: int, height: int) -> tuple[Image, Image, Image]:
     """A logo of `width` by `height` pixels: its colours (h,w,3), coverage (h,w) and gloss (h,w)."""
+    if logo.design:
+        colours, mask = paint_design(logo.design, width, height)
+        return colours, mask, cv2.multiply(mask, 0.6)
     source = logo_mask(logo.brand, logo.layout)
     how = cv2.INTER_AREA if width < source.shape[1] else cv2.INTER_LINEAR
     mask = cv2.resize(source, (width, height), interpolation=how)

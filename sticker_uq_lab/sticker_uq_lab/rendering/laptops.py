@@ -10,6 +10,7 @@ import numpy as np
 
 from sticker_uq.scene import Rng
 from sticker_uq_lab.rendering import painting
+from sticker_uq_lab.rendering.designs import paint_photograph
 from sticker_uq_lab.rendering.painting import Image, Pen, clouds, rounded_mask, shade
 from sticker_uq_lab.rendering.scene_spec import Colour, LaptopSpec
 from sticker_uq_lab.rendering.things import paint_fixture
@@ -255,7 +256,10 @@ def _paint_flat(laptop: LaptopSpec, body: Image, gloss: Image, scale: float) -> 
     left, top, right, bottom = 34.0, 36.0, 966.0, parts.screen[3] - 56.0
     _fill(pen, (left, top, right, bottom), (18, 17, 17) if rng.random() < 0.7 else (70, 66, 62))
     glass = np.s_[round(top * scale) : round(bottom * scale), round(left * scale) : round(right * scale)]
-    if rng.random() < 0.3:
+    switched_on = rng.random() < 0.3
+    if laptop.screen:
+        body[glass] = paint_photograph(laptop.screen, *body[glass].shape[1::-1])
+    elif switched_on:
         _paint_desktop(body[glass], scale, rng)
     gloss[glass] = 60 if rng.random() < 0.5 else 170
     _fill(pen, (0.0, parts.hinge[1], 1000.0, parts.hinge[3]), shade(base, 0.45))

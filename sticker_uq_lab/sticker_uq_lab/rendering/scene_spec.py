@@ -63,6 +63,7 @@ class LaptopSpec:
     dust: float
     seed: int
     fixtures: tuple[FixtureSpec, ...] = ()
+    screen: str = ""  # a picture file that the screen of an opened laptop shows
 
 
 @dataclass(frozen=True)
@@ -85,6 +86,7 @@ class LogoSpec:
     finish: str  # "metal", "embossed", "colour" or "bright"
     colour: Colour
     angle: float = 0.0
+    design: str = ""  # a picture file that is shown in its place
 
 
 @dataclass(frozen=True)
@@ -92,7 +94,7 @@ class StickerSpec:
     id: int
     shape: str
     print: str
-    motif: str  # the figure, words or pattern of the print
+    motif: str  # the figure, words or pattern of the print; of the shape "design" a picture file
     centre: Point
     width: float
     height: float
@@ -125,6 +127,7 @@ class BackgroundSpec:
     angle: float
     clutter: tuple[str, ...]
     seed: int
+    photograph: str = ""  # a picture file, in place of the drawn surface
 
 
 @dataclass(frozen=True)

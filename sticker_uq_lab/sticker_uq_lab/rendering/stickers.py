@@ -9,6 +9,7 @@ import numpy as np
 
 from sticker_uq.scene import Rng
 from sticker_uq_lab.rendering import painting
+from sticker_uq_lab.rendering.designs import paint_design
 from sticker_uq_lab.rendering.emblems import emblem_mask
 from sticker_uq_lab.rendering.figures import FIGURES, heart_points, star_points
 from sticker_uq_lab.rendering.painting import Image, Pen, clouds, shade, turned
@@ -301,6 +302,8 @@ def paint_sticker(spec: StickerSpec, scale: float) -> tuple[Image, Image]:
     width, height = (max(8, round(length * scale)) for length in (spec.width, spec.height))
     if spec.shape == "diecut":
         colours, coverage = _die_cut(spec, width, height)
+    elif spec.shape == "design":
+        colours, coverage = paint_design(spec.motif, width, height)
     else:
         colours = paint_print(spec, width, height)
         coverage = outline_mask(spec.shape, width, height)
