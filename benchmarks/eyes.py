@@ -74,19 +74,34 @@ def bare_backbone(file: Path, network: dict[str, Any]) -> Path:
     return file
 
 
-def learned(out: Path, *options: object) -> Path:
-    """Weights of ``train`` with ``options`` in ``out``, trained unless they are there; beside them the processor's seconds."""
+def learned(out: Path, *options: object) -> None:
+    """Train with ``options`` to ``out`` unless that is done; the processor's seconds are kept there."""
     if not (out / "seconds").exists():
         before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
         resumed = ["--resume"] if (out / STATE).exists() else []
         product("train", "--out", out, "--threads", 1, "--input-size", INPUT, *options, *resumed)
         with atomic_write(out / "seconds", "w") as stream:
             json.dump(resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before, stream)
-    return out / BEST
 
 
 def seconds_of(out: Path) -> float:
     return float(json.loads((out / "seconds").read_text()))
+
+
+def seen(out: Path, items: Sequence[LabelledImage], model: str, what: str) -> list[Detections]:
+    """What the weights in ``out`` find on ``items``, kept in a file WHAT.npz beside them."""
+    file = out / f"{what}.npz"
+    if not file.exists():
+        found = found_by(out / BEST, items, model)
+        ends = np.cumsum([len(one) for one in found])
+        boxes, probabilities = (
+            np.concatenate([getattr(one, name) for one in found]) for name in ("boxes", "probabilities")
+        )
+        with atomic_write(file) as stream:
+            np.savez(stream, ends=ends, boxes=boxes, probabilities=probabilities)
+    with np.load(file) as kept:
+        parts = (np.split(kept[name], kept["ends"][:-1]) for name in ("boxes", "probabilities"))
+        return [Detections(*pair) for pair in zip(*parts, strict=True)]
 
 
 def part(folder: Path, items: Sequence[LabelledImage]) -> Path:
@@ -149,7 +164,7 @@ def measured(work: Path, learn: Sequence[Path], test: Sequence[Path], count: int
     validation = part(work / "validation", tests[:: max(1, len(tests) // 20)])
     rendered: dict[str, list[Detections]] = {}
     after: dict[str, list[Detections]] = {}
-    seen: dict[str, list[Detections]] = {name: [] for name in STARTS}
+    held_out: dict[str, list[Detections]] = {name: [] for name in STARTS}
     curves: dict[str, list[list[float]]] = {name: [] for name in STARTS}
     seconds: dict[str, list[float]] = {}
     for name, (model, start) in STARTS.items():
@@ -157,32 +172,32 @@ def measured(work: Path, learn: Sequence[Path], test: Sequence[Path], count: int
             work / "bare.safetensors", {"input_size": INPUT, "anchor_scales": scales}
         )
         out, folders = work / f"rendered {name}", [one for folder in learn for one in ("--data", folder)]
-        first = learned(
+        learned(
             out, *folders, "--val-data", validation, "--model", model, "--start", begin, "--epochs",
             EPOCHS[model][0], *RENDERED, *common,
         )  # fmt: skip
         seconds[name] = [seconds_of(out)]
-        rendered[name] = found_by(first, tests, model)
+        rendered[name] = seen(out, tests, model, "rendered")
     for fold, numbers in enumerate(parts):
         own = [items[n] for n in numbers]
         others = [items[n] for one in folds(items) if one != numbers for n in one]
         to_learn, to_test = part(work / f"learn {fold}", others), part(work / f"test {fold}", own)
         for name, (model, _) in STARTS.items():
             out, first = work / f"fold {fold} {name}", work / f"rendered {name}" / BEST
-            last = learned(
+            learned(
                 out, "--data", to_learn, "--val-data", to_test, "--model", model, "--start", first, "--epochs",
                 EPOCHS[model][1], "--seed", fold, *PHOTOGRAPHS, *common,
             )  # fmt: skip
             seconds[name].append(seconds_of(out))
             curves[name].append(curve(out))
-            seen[name] += found_by(last, own, model)
+            held_out[name] += seen(out, own, model, "photographs")
             if not fold:
-                after[name] = found_by(last, tests, model)
+                after[name] = seen(out, tests, model, "rendered")
     return {
         "title": "laptops",
         "input": INPUT,
         "folds": len(parts),
-        "photographs": compared(seen, shown),
+        "photographs": compared(held_out, shown),
         "rendered": compared(rendered, tests),
         "rendered after photographs": compared(after, tests),
         "pictures": [len(shown), len(tests)],

@@ -41,3 +41,18 @@ def test_the_gain_is_that_on_the_same_pictures(monkeypatch):
     assert other["recall_gain"][0] == 1.0
     said = eyes.table({"sets": [{"photographs": [other, best]}]}, "photographs")
     assert f"+{value:.3f} (+{low:.3f} to +{high:.3f})" in said
+
+
+def test_what_was_found_is_kept_for_an_interrupted_run(tmp_path, monkeypatch):
+    found = [
+        _found(True),
+        Detections(np.zeros((0, 4), np.float32), np.zeros((0, 3), np.float32)),
+        _found(False),
+    ]
+    monkeypatch.setattr(eyes, "found_by", lambda weights, items, model: found)
+    first = eyes.seen(tmp_path, _items(3), "a model", "photographs")
+    monkeypatch.setattr(eyes, "found_by", lambda weights, items, model: pytest.fail("found again"))
+    for kept in (first, eyes.seen(tmp_path, _items(3), "a model", "photographs")):
+        for one, other in zip(kept, found, strict=True):
+            np.testing.assert_array_equal(one.boxes, other.boxes)
+            np.testing.assert_array_equal(one.probabilities, other.probabilities)
