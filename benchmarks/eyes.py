@@ -5,7 +5,8 @@
 
 Every start learns the rendered laptops of --learn, then the photographs of ``benchmarks.public_laptops`` in its folds, and says
 what is on those held out and on --test. FOLDER, outside of the repository, keeps what was downloaded and made: an interrupted run
-resumes there. --folds 2: only the first two. Nothing is chosen by what is measured.
+resumes there. --folds 2: only the first two, 0: rendered laptops alone; --further: the starts that go on to photographs.
+Nothing is chosen by what is measured.
 """
 
 import csv
@@ -51,14 +52,14 @@ INPUT = 320
 """Px: what torchvision builds, two fifths of the side of the packaged weights, so that an hour of a core is enough."""
 STARTS = {
     "packaged weights": (MODEL, "packaged"),
-    "their backbone": (MODEL, ""),
     "photographs": (PHOTO_MODEL, "photographs"),
+    "their backbone": (MODEL, ""),
 }
 """Model, and what its training starts with; "": a file made here, the packaged backbone under random heads."""
 EPOCHS = {MODEL: (3, 15), PHOTO_MODEL: (2, 11)}
 """On rendered laptops, then on photographs: about equal times, as a picture takes MobileNetV2 four thirds to three halves."""
 RENDERED, PHOTOGRAPHS = ("--batch-size", 8), ("--batch-size", 4, "--dropout", 0.2)
-RESAMPLES, LAST = 300, 5
+RESAMPLES, LAST = 200, 5
 
 
 def bare_backbone(file: Path, network: dict[str, Any]) -> Path:
@@ -150,7 +151,9 @@ def curve(out: Path) -> list[float]:
         return [round(float(row["map50"]), 4) for row in csv.DictReader(stream)][-LAST:]
 
 
-def measured(work: Path, learn: Sequence[Path], test: Sequence[Path], count: int) -> dict[str, Any]:
+def measured(
+    work: Path, learn: Sequence[Path], test: Sequence[Path], count: int, further: Sequence[str]
+) -> dict[str, Any]:
     source, data = downloaded(work), work / "data"
     if not data.is_dir():
         product("dataset", "import", source, "--out", data)
@@ -164,8 +167,8 @@ def measured(work: Path, learn: Sequence[Path], test: Sequence[Path], count: int
     validation = part(work / "validation", tests[:: max(1, len(tests) // 20)])
     rendered: dict[str, list[Detections]] = {}
     after: dict[str, list[Detections]] = {}
-    held_out: dict[str, list[Detections]] = {name: [] for name in STARTS}
-    curves: dict[str, list[list[float]]] = {name: [] for name in STARTS}
+    held_out: dict[str, list[Detections]] = {name: [] for name in further}
+    curves: dict[str, list[list[float]]] = {name: [] for name in further}
     seconds: dict[str, list[float]] = {}
     for name, (model, start) in STARTS.items():
         begin = start or bare_backbone(
@@ -182,7 +185,8 @@ def measured(work: Path, learn: Sequence[Path], test: Sequence[Path], count: int
         own = [items[n] for n in numbers]
         others = [items[n] for one in folds(items) if one != numbers for n in one]
         to_learn, to_test = part(work / f"learn {fold}", others), part(work / f"test {fold}", own)
-        for name, (model, _) in STARTS.items():
+        for name in further:
+            model = STARTS[name][0]
             out, first = work / f"fold {fold} {name}", work / f"rendered {name}" / BEST
             learned(
                 out, "--data", to_learn, "--val-data", to_test, "--model", model, "--start", first, "--epochs",
@@ -207,8 +211,11 @@ def measured(work: Path, learn: Sequence[Path], test: Sequence[Path], count: int
 
 
 def table(found: dict[str, Any], name: str) -> str:
-    """The table ``name`` in Markdown: "photographs", "rendered", "rendered after photographs", or "stability"."""
+    """The table ``name`` in Markdown: "photographs", "rendered", "rendered after photographs", "stability" or "times"."""
     one = found["sets"][0]
+    if name == "times":
+        rows = [(start, str(seconds[0])) for start, seconds in one["seconds"].items()]
+        return as_markdown([Table(("start", "s, rendered laptops"), rows)]).strip()
     return as_markdown(
         [_stability(one) if name == "stability" else _accuracy(one[name.replace("_", " ")])]
     ).strip()
@@ -258,11 +265,14 @@ def main() -> int:
     parser.add_argument("--work", type=Path, required=True, help="folder for photographs and weights")
     parser.add_argument("--learn", type=Path, nargs="+", required=True, help="rendered laptops, COCO folders")
     parser.add_argument("--test", type=Path, nargs="+", required=True, help="others that nothing learns from")
-    parser.add_argument("--folds", type=int, choices=(1, 2, 3), default=3, help="how many of the three")
+    parser.add_argument("--folds", type=int, choices=range(4), default=3, help="how many of the three")
+    parser.add_argument(
+        "--further", nargs="+", choices=STARTS, default=list(STARTS), help="starts that go on to photographs"
+    )
     parser.add_argument("--out", type=result_file, required=True, help="file of the result")
     chosen = parser.parse_args()
     try:
-        write(chosen.out, [measured(chosen.work, chosen.learn, chosen.test, chosen.folds)])
+        write(chosen.out, [measured(chosen.work, chosen.learn, chosen.test, chosen.folds, chosen.further)])
     except (InvalidInput, OSError) as error:
         print(error, file=sys.stderr)
         return 1
