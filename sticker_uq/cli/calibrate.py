@@ -10,6 +10,7 @@ import numpy as np
 import typer
 from rich.table import Table
 
+from sticker_uq.calibration.asked import AskedPictures, open_pictures
 from sticker_uq.calibration.calibration_report import calibration_report
 from sticker_uq.calibration.fitting import FAMILIAR, FitSettings, Levels, fit_policy, take_over
 from sticker_uq.calibration.making import FIT_SHARE, Divided, assess_sources, evidence, write_policy
@@ -32,7 +33,7 @@ from sticker_uq.perception import PerceptionSettings
 from sticker_uq.scene import InvalidInput
 
 _OF_FITTING = ("signals", "calibration", "saliency", "percentile", "familiar", "split_seed")
-_CACHE = Path.home() / ".cache" / "sticker_uq" / "assessments.sqlite"
+CACHE = Path.home() / ".cache" / "sticker_uq" / "assessments.sqlite"
 
 
 @settings_options("settings", PerceptionSettings, "detector", also_known=NODE_ONLY)
@@ -40,7 +41,9 @@ def command(
     context: typer.Context,
     settings: PerceptionSettings,
     data: list[Path] = option(
-        ..., "COCO folder, or rosbag2 folder with an annotations.json in it; may be repeated."
+        ...,
+        "COCO folder, rosbag2 folder with an annotations.json in it, or folder with the answers of `sticker-uq ask`; may be "
+        "repeated.",
     ),
     out: Path = output_file(Path("policy.yaml"), "Policy file to write; NAME.reference.csv goes beside it."),
     part: list[str] | None = option(
@@ -87,7 +90,7 @@ def command(
     camera: str = option("", "Frame of the camera that the policy is for; empty: any."),
     valid_days: int = option(0, "Days until the policy expires; 0: it does not.", min=0, max=36_500),
     topic: Topic = None,
-    cache: Path = option(_CACHE, "File that caches assessments between runs."),
+    cache: Path = option(CACHE, "File that caches assessments between runs."),
     jobs: Jobs = 0,
     ray_address: RayAddress = "",
 ) -> None:
@@ -114,10 +117,10 @@ def command(
         kept = kept.model_copy(update={"panel": panel})
     if not fit_share:
         _refuse_fitting(context, kept, beta)
-    sources = [LabelledSource(path, topic) for path in data]
+    sources = [open_pictures(path, topic) for path in data]
     for source in sources:
         tell_of_source(source.path, source.remarks, "")
-    check_objects([item for source in sources for item in source.items.values()], ", ".join(map(str, data)))
+    _check_labels(context, sources, fit_share)
     known = evidence(sources, delta, fit_share, split_seed)
     typer.echo(known.text(), err=True)
     known.check(alpha, beta)
@@ -125,6 +128,9 @@ def command(
         advance = partial(bar.advance, bar.add_task("assessing", total=sum(map(len, sources))))
         needed = kept.unmeasured_novelty == "ask"
         assessed = assess_sources(sources, settings, cache, advance, jobs, ray_address, needed)
+    for source, found in zip(sources, assessed, strict=True):
+        if isinstance(source, AskedPictures) and (left_out := source.left_out(len(found.records))):
+            typer.echo(left_out, err=True)
     _tell_of_workpieces(sources, [record for part in assessed for record in part.records])
     divided = Divided.of(assessed, fit_share, split_seed)
     if fit_share:
@@ -182,7 +188,28 @@ def _refuse_fitting(context: typer.Context, kept: Policy, beta: float) -> None:
     take_over(kept, beta > 0)
 
 
-def _tell_of_workpieces(sources: Sequence[LabelledSource], records: Sequence[Record]) -> None:
+def _check_labels(
+    context: typer.Context, sources: Sequence[LabelledSource | AskedPictures], fit_share: float
+) -> None:
+    """InvalidInput where labels lack a class, or where answers are to do what only labels can."""
+    labelled = [source for source in sources if isinstance(source, LabelledSource)]
+    answered = [source for source in sources if isinstance(source, AskedPictures)]
+    if labelled:
+        items = [item for source in labelled for item in source.items.values()]
+        check_objects(items, ", ".join(str(source.path) for source in labelled))
+    if answered and fit_share:
+        raise InvalidInput(
+            f"{answered[0].file}: answers prove a score and fit none, which takes boxes of all objects: expected --fit-share 0 "
+            "and --base, a policy whose score was fitted on other laptops"
+        )
+    given = context.get_parameter_source("match_iou")
+    if answered and given and given.name == "COMMANDLINE":
+        raise InvalidInput(
+            f"--match-iou with {answered[0].file}: expected none, a person said which box takes a sticker"
+        )
+
+
+def _tell_of_workpieces(sources: Sequence[LabelledSource | AskedPictures], records: Sequence[Record]) -> None:
     for source in sources:
         if source.recorded and not source.workpieces:
             typer.echo(
