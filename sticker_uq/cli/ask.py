@@ -19,7 +19,7 @@ from sticker_uq.cli.calibrate import CACHE
 from sticker_uq.cli.options import Jobs, RayAddress, settings_options
 from sticker_uq.cli.terminal import counting, tell_of_source
 from sticker_uq.console.asking import Asking, serve
-from sticker_uq.console.server import ConsoleSettings
+from sticker_uq.console.server import ConsoleSettings, access_of
 from sticker_uq.gate import Policy
 from sticker_uq.io.stopping import take_time_to_end
 from sticker_uq.perception import PerceptionSettings
@@ -48,6 +48,8 @@ def command(
     `sticker-uq calibrate --data FOLDER --fit-share 0 --base POLICY` proves a policy with the answers.
     """
     policy = take_over(Policy.load(base), clean=False)
+    reached = ConsoleSettings(host=host, port=port, token_file=token_file)
+    access_of(reached)  # before the work
     source = AskedPictures(data)
     tell_of_source(source.path, source.remarks, "")
     with counting() as bar:
@@ -61,7 +63,6 @@ def command(
                 f"{data}: {question.name} has the same pixels as {before.name}: expected every laptop once"
             )
     about = About.of(next(iter(seen.values())))
-    reached = ConsoleSettings(host=host, port=port, token_file=token_file)
     take_time_to_end()
     with closing(AnswerFile(source.file, about)) as answers:
         asking = Asking(questions, answers)

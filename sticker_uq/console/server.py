@@ -69,7 +69,7 @@ class AppServer:
     def __init__(
         self, make: Callable[[Access, Addresses, str, threading.Event], ASGIApp], settings: ConsoleSettings
     ) -> None:
-        access, origins = _access(settings), origins_of(settings.origins)
+        access, origins = access_of(settings), origins_of(settings.origins)
         listener = _listen(settings.host, settings.port)
         self.port: int = listener.getsockname()[1]
         addresses = Addresses(settings.host, self.port, origins)
@@ -104,7 +104,8 @@ class PageServer(AppServer):
         super().__init__(lambda *reached_by: make_app(state, cell, *reached_by), settings)
 
 
-def _access(settings: ConsoleSettings) -> Access:
+def access_of(settings: ConsoleSettings) -> Access:
+    """Whom the page lets in; raises what :class:`AppServer` raises of them."""
     host, local = settings.host, is_loopback(settings.host)
     if settings.name_header and not local:
         raise InvalidInput(

@@ -158,6 +158,12 @@ def test_a_base_that_releases_more_is_refused_until_that_is_asked_too(folder, mo
     assert status == 0, said
 
 
+def test_a_page_for_other_machines_needs_a_token_before_anything_is_assessed(folder):
+    status, said = run(folder, "ask", "pictures", "--host", "0.0.0.0")
+    assert (status, "expected token_file" in said, "assessing" in said) == (2, True, False), said
+    assert not (folder / "pictures" / ANSWERS).exists()
+
+
 def test_a_picture_that_is_there_twice_is_refused_before_anything_is_asked(folder):
     shutil.copy(next((folder / "pictures").glob("*.png")), folder / "pictures" / "again.png")
     status, said = run(folder, "ask", "pictures")
