@@ -32,6 +32,8 @@ from sticker_uq.perception import PerceptionSettings
 
 PARTS = 4
 ALPHA = 0.01
+MARGINS = (0.0, 0.05, 0.1, 0.15)
+"""Of :attr:`Policy.blade_margin`, of which the other tables have that of the base policy."""
 LEFT_LIMITS = (1.0, 0.4, 0.3, 0.2, 0.15, 0.1, 0.06, 0.04)
 SCORE, LIKELIEST = "score of all signals", "likeliest object that stays"
 SIGNALS: Mapping[str, tuple[SignalName, ...]] = {
@@ -124,8 +126,14 @@ def tables(known: Sequence[Record], kinds: Sequence[str], base: Policy) -> dict[
     every = set(range(len(known)))
     found: dict[str, list[dict[str, Any]]] = {"harm": []}
     fits = {name: list(held_out(known, base, signals)) for name, signals in SIGNALS.items()}
-    for name, policies in fits.items():
-        found["harm"].append({"risk score of": name} | counted(policies, known, every))
+    for name, signals in SIGNALS.items():
+        for margin in MARGINS:
+            policies = fits[name]
+            if margin != base.blade_margin:
+                other = base.model_copy(update={"blade_margin": margin})
+                policies = list(held_out(known, other, signals))
+            row = {"risk score of": name, "blade_margin": margin}
+            found["harm"].append(row | counted(policies, known, every))
     policies = fits[list(SIGNALS)[-1]]
     for kind in dict.fromkeys(kinds):
         if BARE in kind:

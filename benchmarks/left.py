@@ -98,7 +98,7 @@ def _end(
         seen = perception.assess(picture)
         decision = judge(seen, rules)
         allowed = decision.removable() if decision.outcome is Outcome.WORK else ()
-        met = {match_label(one.object.box, scene.boxes, BLADE_IOU)[0] for one in allowed}
+        met = {match_label(one.region, scene.boxes, BLADE_IOU)[0] for one in allowed}
         gone = [place for place in met if place >= 0 and scene.labels[place] == ObjectClass.STICKER]
         wrongful |= len(gone) < len(met)
         if not gone:

@@ -507,14 +507,28 @@ class Reason:
         )
 
 
+def inner_regions(boxes: FloatArray, margin: float) -> FloatArray:
+    """``boxes`` (..., 4) px less the share ``margin`` of its width or height at each side."""
+    sides = margin * (boxes[..., 2:] - boxes[..., :2])
+    return np.concatenate([boxes[..., :2] + sides, boxes[..., 2:] - sides], axis=-1)
+
+
 @dataclass(frozen=True)
 class ObjectVerdict:
-    """What was decided about one object, and why. ``by_operator``: a person's answer decided."""
+    """What was decided about one object, and why. ``by_operator``: a person's answer decided; ``margin``: share of each side of
+    its box by which the blade stays inside of it.
+    """
 
     object: ObservedObject
     verdict: Verdict
     reasons: tuple[Reason, ...]
     by_operator: bool = False
+    margin: float = 0.0
+
+    @property
+    def region(self) -> FloatArray:
+        """Where the blade may be when it is removed: its box less ``margin`` at each side, (4,) px."""
+        return inner_regions(np.asarray(self.object.box, float), self.margin)
 
     @property
     def objectors(self) -> tuple[str, ...]:

@@ -36,6 +36,7 @@ from sticker_uq.scene import (
     Outcome,
     SceneDecision,
     Verdict,
+    inner_regions,
 )
 
 MATCH_IOU = BLADE_IOU
@@ -177,11 +178,11 @@ def _called(
     work = decision.outcome is Outcome.WORK
     removable = {id(one.object) for one in decision.removable()} if work else set()
     called = [one for one in record.assessment.objects if one.label is ObjectClass.STICKER]
-    regions = np.array([one.box for one in called], float).reshape(-1, 4)
+    regions = inner_regions(np.array([one.box for one in called], float).reshape(-1, 4), policy.blade_margin)
     harms = harmful(regions, record.boxes, record.labels, match_iou).tolist()
     rows = []
-    for observed, harm in zip(called, harms, strict=True):
-        place, overlap = match_label(observed.box, record.boxes, match_iou)
+    for observed, region, harm in zip(called, regions, harms, strict=True):
+        place, overlap = match_label(region, record.boxes, match_iou)
         truth = -1 if harm else _sticker(record, place)
         signals = object_signals(observed, record.assessment)
         rows.append(

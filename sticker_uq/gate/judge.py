@@ -105,7 +105,7 @@ def _verdicts(assessment: SceneAssessment, policy: Policy, memory: OperatorAnswe
     protected = [
         o for o in seen if is_possible_logo(o, policy) and not _not_there(memory.against(as_box(o.box)))
     ]
-    verdicts = []
+    verdicts: list[ObjectVerdict] = []
     for index, one in enumerate(seen):
         verdict = _said_by_operator(one, approved.get(index), memory)
         if verdict is None:
@@ -118,7 +118,7 @@ def _verdicts(assessment: SceneAssessment, policy: Policy, memory: OperatorAnswe
         reason = Reason("operator_drew")
         unseen = ObservedObject.drawn(first_free + number, ObjectClass.STICKER, np.asarray(answer.box))
         verdicts.append(ObjectVerdict(unseen, Verdict.REMOVE, (reason,), True))
-    return tuple(verdicts)
+    return tuple(replace(verdict, margin=policy.blade_margin) for verdict in verdicts)
 
 
 def _approved(

@@ -229,6 +229,15 @@ def test_a_failed_scene_is_blocked_whatever_it_holds_and_a_restricted_one_judged
     )
 
 
+def test_the_blade_stays_inside_by_the_margin_of_the_policy_even_where_a_person_drew_the_box():
+    decision = judge(assessment(observed()), Policy(blade_margin=0.2), said(Answer.MISSED, ELSEWHERE))
+    for verdict in decision.removable():
+        x1, y1, x2, y2 = verdict.object.box
+        width, height = x2 - x1, y2 - y1
+        inside = [x1 + 0.2 * width, y1 + 0.2 * height, x2 - 0.2 * width, y2 - 0.2 * height]
+        assert verdict.region.tolist() == pytest.approx(inside)
+
+
 def test_a_drawn_sticker_is_removed_until_the_detector_sees_it_itself():
     decision = judge(assessment(LOGO), POLICY, said(Answer.MISSED, ELSEWHERE))
     assert decision.outcome is WORK

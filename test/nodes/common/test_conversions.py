@@ -239,7 +239,7 @@ def test_a_stamp_out_of_range_is_refused(stamp_ns):
 def decision_about(scene: sc.SceneAssessment) -> sc.SceneDecision:
     reason = sc.Reason("above_limit", "shannon_entropy", 1.2, 0.5)
     verdicts = tuple(
-        sc.ObjectVerdict(o, verdict, (reason,), by_operator=verdict is sc.Verdict.KEEP)
+        sc.ObjectVerdict(o, verdict, (reason,), by_operator=verdict is sc.Verdict.KEEP, margin=0.1)
         for o, verdict in zip(scene.objects, sc.Verdict, strict=False)
     )
     return sc.SceneDecision(
