@@ -62,7 +62,7 @@ def records(folder: Path, jobs: int) -> tuple[list[Record], list[str]]:
     kinds = folders(folder)
     assessed = assess_sources(
         [LabelledSource(path) for path in kinds],
-        PerceptionSettings(device="cpu", last_look=True),
+        PerceptionSettings(device="cpu"),
         Path.home() / ".cache" / "sticker_uq" / "assessments.sqlite",
         lambda: None,
         jobs,

@@ -69,7 +69,7 @@ def _cell(policy: Path) -> tuple[Perception, Policy]:
     cv2.setNumThreads(1)
     free = Policy.load(policy).model_copy(update={"validity": None, "max_obstruction": 1.0})
     free = free.model_copy(update={"max_missed_sticker_probability": 1.0})
-    return Perception(PerceptionSettings(device="cpu", threads=1, last_look=True)), free
+    return Perception(PerceptionSettings(device="cpu", threads=1)), free
 
 
 _CELLS: dict[Path, tuple[Perception, Policy]] = {}
