@@ -145,7 +145,7 @@ def test_what_cannot_be_proved_of_so_many_laptops_is_said_before_the_work(fitted
     assert re.search(told, said) if told else not said
 
 
-@pytest.mark.parametrize(("laptops", "rate"), [(500, 0.1), (350, 0.3)])  # docs/howto/improve.md
+@pytest.mark.parametrize(("laptops", "rate"), [(300, 0.1), (160, 0.3)])  # docs/howto/improve.md
 def test_so_many_laptops_prove_ten_percent(laptops, rate):
     population = Population(2 * laptops // 5, 3 * laptops // 5)
 
