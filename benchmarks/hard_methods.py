@@ -174,7 +174,7 @@ def combination(scenes: Sequence[MeasuredScene], base: Policy) -> Policy:
     records = [
         Record(str(s.seed), s.boxes, s.labels.astype(np.int64), without_panel(s.assessment)) for s in scenes
     ]
-    novel = any(np.isfinite(one.scene_distance) for s in scenes if (one := s.assessment.localization))
+    novel = any(np.isfinite(s.assessment.scene_distance) for s in scenes)
     return fit_policy(records, base if novel else base.model_copy(update={"unmeasured_novelty": "release"}))
 
 

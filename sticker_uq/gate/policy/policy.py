@@ -129,10 +129,10 @@ class Policy(Finite):
     clean_without_operator: bool = True
     """Whether a laptop may be called clean without the operator; `calibrate` without --beta says no"""
     max_scene_distance: Annotated[float, Limit(DISTANCE, Before.START, math.inf, network=True)] = Field(
-        0.57, gt=0.0, le=1e6
+        1.0, gt=0.0, le=1e6
     )
-    """Highest distance of a scene from the training pictures, 1: as far as an unusual one of them; above it nothing is removed or
-    called clean"""
+    """Highest distance of a scene from the training pictures, 1: the limit of the novelty network itself; above it nothing is
+    removed or called clean"""
     max_object_novelty: Annotated[
         Share, Limit(OBJECT_NOVELTY, Before.REMOVAL, measured_as="novelty", network=True)
     ] = 0.7

@@ -152,5 +152,5 @@ def scene_signal(assessment: SceneAssessment, name: str) -> float:
     """A signal of the scene that a policy may limit, by the subject of its reasons; NaN where it was not measured."""
     if name in get_args(SaliencyName):
         return scene_saliency(assessment, cast("SaliencyName", name))
-    found = assessment.localization
+    found = assessment if name == DISTANCE else assessment.localization
     return math.nan if found is None else float(getattr(found, name))

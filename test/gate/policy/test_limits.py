@@ -33,6 +33,8 @@ KEPT_BACK = {
 
 def scene(signal: str, value: float, *objects: object) -> SceneAssessment:
     made = assessment(*objects)
+    if signal == "scene_distance":
+        return replace(made, scene_distance=value)
     assert made.localization is not None
     return replace(made, localization=replace(made.localization, **{signal: value}))
 
