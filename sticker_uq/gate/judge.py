@@ -14,7 +14,13 @@ from sticker_uq.gate.operator.answers import Answer, OperatorAnswer, OperatorAns
 from sticker_uq.gate.policy.limits import Before
 from sticker_uq.gate.policy.policy import Policy
 from sticker_uq.gate.policy.rules import is_possible_logo, judge_object, within
-from sticker_uq.gate.policy.signals import DISTANCE, UNEXPLAINED, object_signals, scene_saliency, scene_signal
+from sticker_uq.gate.policy.signals import (
+    UNEXPLAINED,
+    holder_of,
+    object_signals,
+    scene_saliency,
+    scene_signal,
+)
 from sticker_uq.plain import to_plain
 from sticker_uq.scene import (
     ObjectClass,
@@ -191,7 +197,7 @@ def _doubts(assessment: SceneAssessment, policy: Policy, before: Before) -> list
         passed, reason = within(limit.signal, value, highest)
         if passed or policy.releases_unmeasured(limit, value):
             continue
-        looked = limit.signal == DISTANCE or assessment.localization is not None
+        looked = holder_of(assessment, limit.signal) is not None
         if limit.network and looked and math.isnan(value):
             # the network is missing, and not the distinctive localization that carries its other values
             reason = replace(reason, code="no_novelty_network")

@@ -11,7 +11,7 @@ from sticker_uq.gate.policy.limits import Before
 from sticker_uq.gate.policy.policy import LIMITS, Policy
 from sticker_uq.gate.policy.policy_schema import POLICY_REFUSALS
 from sticker_uq.gate.policy.rules import at_least, within
-from sticker_uq.gate.policy.signals import DIL, DISTANCE, UNEXPLAINED
+from sticker_uq.gate.policy.signals import DIL, OF_ASSESSMENT, UNEXPLAINED, holder_of
 from sticker_uq.gate.settings import GateSettings, nanoseconds
 from sticker_uq.gate.state import BlockReason, GateState, SceneFacts, SeenPixels
 from sticker_uq.geometry import ScenePoses
@@ -242,11 +242,11 @@ _AMOUNT = (0.0, math.inf)
 _OF_SCENES = {
     limit.signal: (0.0, limit.off) for limit in LIMITS.values() if limit.before is not Before.REMOVAL
 }
-_SCENE = {DISTANCE: _OF_SCENES.pop(DISTANCE)}
+_SCENE = {name: ends for name, ends in _OF_SCENES.items() if name in OF_ASSESSMENT}
 _LOCALIZATION = {
     **dict.fromkeys(("complete_localization", "background_localization"), _AMOUNT),
     **dict.fromkeys((DIL, "decision_threshold"), _SHARE),
-    **_OF_SCENES,
+    **{name: ends for name, ends in _OF_SCENES.items() if name not in OF_ASSESSMENT},
 }
 _EXPOSURE = {"mean_level": (0.0, 255.0), "dark_share": _SHARE, "saturated_share": _SHARE} | dict.fromkeys(
     ("noise", "sharpness"), _AMOUNT
@@ -275,7 +275,9 @@ def range_problem(assessment: SceneAssessment, policy: Policy | None = None) -> 
     localization = assessment.localization
     if policy is None or localization is None or math.isnan(localization.dil):
         return None  # without saliency or localization the policy asks anyway
-    missing = (name for name in _check_ranges(policy) if math.isnan(getattr(localization, name)))
+    missing = (
+        name for name in _check_ranges(policy) if math.isnan(getattr(holder_of(assessment, name), name))
+    )
     return next((Reason("not_measured", name) for name in missing), None)
 
 
