@@ -19,7 +19,7 @@ from benchmarks.result_files import argument_parser, result_file
 from benchmarks.tables import markdown
 from benchmarks.to_the_end import BARE, CIRCUMSTANCES, SIZES
 from sticker_uq.calibration.fitting import FitSettings, fit_policy
-from sticker_uq.calibration.making import FIT_SHARE, Divided, assess_sources
+from sticker_uq.calibration.making import assess_sources
 from sticker_uq.calibration.measuring import measure
 from sticker_uq.calibration.outcomes import outcomes_of, with_limits, worst_risk
 from sticker_uq.calibration.records import Record, units_of
@@ -58,7 +58,7 @@ def folders(folder: Path) -> dict[Path, str]:
 
 
 def records(folder: Path, jobs: int) -> tuple[list[Record], list[str]]:
-    """The pictures in ``folder`` that a policy is fitted to, and the kind of the laptop on each."""
+    """The pictures in ``folder`` and the kind of the laptop on each."""
     kinds = folders(folder)
     assessed = assess_sources(
         [LabelledSource(path) for path in kinds],
@@ -67,9 +67,8 @@ def records(folder: Path, jobs: int) -> tuple[list[Record], list[str]]:
         lambda: None,
         jobs,
     )
-    divided = Divided.of(assessed, FIT_SHARE, 0)
-    own = [kinds[Path(part.source)] for part in assessed for _ in part.records]
-    return list(divided.fit), [own[number] for number in sorted(divided.fit_numbers)]
+    own = [(record, kinds[Path(part.source)]) for part in assessed for record in part.records]
+    return [record for record, _ in own], [kind for _, kind in own]
 
 
 def fitted(known: Sequence[Record], base: Policy, signals: Sequence[SignalName]) -> Policy:
