@@ -219,17 +219,28 @@ class Divided:
         parts = (tuple(everything[i] for i in part) for part in (fit, proof))
         return cls(tuple(assessed), frozenset(fit), *parts)
 
-    def proof_numbers(self, sources: Collection[str]) -> list[int]:
-        """The numbers in ``proof`` of the images of ``sources``."""
-        return [n for n, source in enumerate(self._proof_sources()) if source in sources]
+    @classmethod
+    def apart(cls, fit: Sequence[Assessed], proof: Sequence[Assessed]) -> Divided:
+        """The images of ``fit`` to fit on and those of ``proof`` to prove with; :class:`InvalidInput` for a laptop in both."""
+        both = [tuple(record for part in parts for record in part.records) for parts in (fit, proof)]
+        fitted, proved = ({record.workpiece for record in records} - {""} for records in both)
+        if common := sorted(fitted & proved):
+            raise InvalidInput(
+                f"laptop {common[0]} is in the images to fit on and in those of the proof: expected one of them"
+            )
+        return cls((*fit, *proof), frozenset(range(len(both[0]))), *both)
 
-    def _proof_sources(self) -> Iterator[str]:
+    def numbers_of(self, sources: Collection[str], fit: bool) -> list[int]:
+        """The numbers in ``fit``, or else in ``proof``, of the images of ``sources``."""
+        return [n for n, source in enumerate(self._sources(fit)) if source in sources]
+
+    def _sources(self, fit: bool) -> Iterator[str]:
         of = (part.source for part in self.assessed for _ in part.records)
-        return (source for number, source in enumerate(of) if number not in self.fit_numbers)
+        return (source for number, source in enumerate(of) if (number in self.fit_numbers) is fit)
 
     def proof_by_source(self) -> dict[str, list[Record]]:
         found: dict[str, list[Record]] = {}
-        for source, record in zip(self._proof_sources(), self.proof, strict=True):
+        for source, record in zip(self._sources(False), self.proof, strict=True):
             found.setdefault(source, []).append(record)
         return found
 

@@ -35,6 +35,7 @@ from sticker_uq.scene import (
     Outcome,
     SceneDecision,
     Verdict,
+    inner_regions,
 )
 
 MATCH_IOU = BLADE_IOU
@@ -181,7 +182,7 @@ def _called(
         for one in record.assessment.objects
         if one.label is ObjectClass.STICKER and (record.said is None or id(one) in removable)
     ]
-    regions = np.array([one.box for one in called], float).reshape(-1, 4)
+    regions = inner_regions(np.array([one.box for one in called], float).reshape(-1, 4), policy.blade_margin)
     met = record.met(regions, match_iou)
     rows = []
     for observed, truth, overlap in zip(

@@ -48,8 +48,8 @@ def command(
     out: Path = output_file(Path("policy.yaml"), "Policy file to write; NAME.reference.csv goes beside it."),
     part: list[str] | None = option(
         None,
-        "NAME=FOLDER[,FOLDER...]: a part of the laptops, by folders of --data; may be repeated. The promises then hold for "
-        "each part by itself.",
+        "NAME=FOLDER[,FOLDER...]: a part of the laptops, by folders of --data and --fit-data; may be repeated. The promises "
+        "then hold for each part by itself.",
     ),
     report: Path | None = output_file(None, "Report to write: FILE.html or FILE.md."),
     alpha: Alpha = 0.01,
@@ -61,6 +61,10 @@ def command(
         "was fitted on other laptops.",
     ),
     split_seed: int = option(0, "Seed of that split.", min=0),
+    fit_data: list[Path] | None = option(
+        None,
+        "Folder as of --data, of other laptops: all of them are fitted on, and all of --data prove; may be repeated.",
+    ),
     base: Path | None = option(None, "Policy whose other limits are kept; default: config/limits.yaml."),
     calibration: Literal["isotonic", "temperature", "none"] = option(
         "isotonic",
@@ -110,18 +114,24 @@ def command(
         raise InvalidInput(f"--signals {', '.join(unknown)}: expected some of {', '.join(SIGNALS)}")
     if named and settings.panel and panel_combination == "risk":
         raise InvalidInput("--signals with --panel: expected --panel-combination any, or no --signals")
-    parts = _parts(part or (), data)
+    parts = _parts(part or (), data, fit_data or ())
     kept = Policy.load(base or share_folder() / "config" / "limits.yaml")
     if settings.panel:
         panel = (kept.panel or PanelRule()).model_copy(update={"combination": panel_combination})
         kept = kept.model_copy(update={"panel": panel})
+    if fit_data and (given := _given(context, ("fit_share", "split_seed"))):
+        raise InvalidInput(
+            f"{given} with --fit-data: expected none, the folders say which laptops are fitted on"
+        )
     if not fit_share:
         _refuse_fitting(context, kept, beta)
-    sources = [open_pictures(path, topic) for path in data]
+    others = [LabelledSource(path, topic) for path in fit_data or ()]
+    proving = [open_pictures(path, topic) for path in data]
+    sources = [*others, *proving]
     for source in sources:
         tell_of_source(source.path, source.remarks, "")
-    _check_labels(context, sources, fit_share)
-    known = evidence(sources, delta, fit_share, split_seed)
+    _check_labels(context, sources, fit_share if not others else 0.0)
+    known = evidence(proving, delta, 0.0 if others else fit_share, split_seed)
     typer.echo(known.text(), err=True)
     known.check(alpha, beta)
     with counting() as bar:
@@ -132,7 +142,10 @@ def command(
         if isinstance(source, AskedPictures) and (left_out := source.left_out(len(found.records))):
             typer.echo(left_out, err=True)
     _tell_of_workpieces(sources, [record for part in assessed for record in part.records])
-    divided = Divided.of(assessed, fit_share, split_seed)
+    if others:
+        divided = Divided.apart(assessed[: len(others)], assessed[len(others) :])
+    else:
+        divided = Divided.of(assessed, fit_share, split_seed)
     if fit_share:
         chosen = choose_kind(divided.fit, calibration, match_iou)
         if chosen.kind != calibration:
@@ -151,8 +164,10 @@ def command(
         draft = fit_policy(divided.fit, kept, how, say)
     else:
         draft = take_over(kept, beta > 0)
-    numbers = {name: divided.proof_numbers(folders) for name, folders in parts.items()}
-    policy = Trials(draft, divided.fit, divided.proof, match_iou, numbers).policy(levels)
+    numbers, fit_numbers = (
+        {name: divided.numbers_of(folders, fit) for name, folders in parts.items()} for fit in (False, True)
+    )
+    policy = Trials(draft, divided.fit, divided.proof, match_iou, numbers, fit_numbers).policy(levels)
     policy = divided.sign(policy, command_line(), camera, valid_days)
     if report is not None:
         text = calibration_report(policy, draft, divided, levels, html=report.suffix == ".html")
@@ -161,16 +176,17 @@ def command(
     _print(policy, out)
 
 
-def _parts(given: Sequence[str], data: Sequence[Path]) -> dict[str, set[str]]:
-    """The folders of each part that ``given`` names, as they are called in ``data``."""
-    known = {path.absolute(): str(path) for path in data}
+def _parts(given: Sequence[str], data: Sequence[Path], others: Sequence[Path]) -> dict[str, set[str]]:
+    """The folders of each part that ``given`` names, as they are called in ``data`` or ``others``, some of them in ``data``."""
+    known = {path.absolute(): str(path) for path in (*data, *others)}
+    proving = {path.absolute() for path in data}
     parts: dict[str, set[str]] = {}
     for text in given:
         name, _, folders = text.partition("=")
-        named = [Path(folder).absolute() for folder in folders.split(",") if folder]
-        if not name or not named or name in parts or not all(path in known for path in named):
+        named = {Path(folder).absolute() for folder in folders.split(",") if folder}
+        if not name or name in parts or not named <= known.keys() or not named & proving:
             raise InvalidInput(
-                f"--part {text}: expected NAME=FOLDER[,FOLDER...], each name once, with folders of --data"
+                f"--part {text}: expected NAME=FOLDER[,FOLDER...], each name once, with folders of --data or --fit-data"
             )
         parts[name] = {known[path] for path in named}
     return parts
@@ -178,12 +194,9 @@ def _parts(given: Sequence[str], data: Sequence[Path]) -> dict[str, set[str]]:
 
 def _refuse_fitting(context: typer.Context, kept: Policy, beta: float) -> None:
     """InvalidInput where nothing is to be fitted, and an option says how, or ``kept`` was not fitted."""
-    sources = {name: context.get_parameter_source(name) for name in _OF_FITTING}
-    given = [name for name, source in sources.items() if source and source.name == "COMMANDLINE"]
-    if given:
-        options = ", ".join(f"--{name.replace('_', '-')}" for name in given)
+    if given := _given(context, (*_OF_FITTING, "fit_data")):
         raise InvalidInput(
-            f"{options} with --fit-share 0: expected none, the score of --base is taken as it is"
+            f"{given} with --fit-share 0: expected none, the score of --base is taken as it is"
         )
     take_over(kept, beta > 0)
 
@@ -207,6 +220,13 @@ def _check_labels(
         raise InvalidInput(
             f"--match-iou with {answered[0].file}: expected none, a person said which box takes a sticker"
         )
+
+
+def _given(context: typer.Context, names: Sequence[str]) -> str:
+    """Which of the options ``names`` are on the command line, as they are written there."""
+    sources = {name: context.get_parameter_source(name) for name in names}
+    given = [name for name, source in sources.items() if source and source.name == "COMMANDLINE"]
+    return ", ".join(f"--{name.replace('_', '-')}" for name in given)
 
 
 def _tell_of_workpieces(sources: Sequence[LabelledSource | AskedPictures], records: Sequence[Record]) -> None:

@@ -156,9 +156,9 @@ class DecisionCounts:
 
 
 def released_by(decision: SceneDecision) -> FloatArray:
-    """The boxes (R, 4) px of what ``decision`` releases."""
+    """The regions (R, 4) px that ``decision`` releases to the blade."""
     allowed = decision.removable() if decision.outcome is Outcome.WORK else ()
-    return np.array([one.object.box for one in allowed], float).reshape(-1, 4)
+    return np.array([one.region for one in allowed], float).reshape(-1, 4)
 
 
 def harmful(
