@@ -94,7 +94,7 @@ def test_policies_of_before_keep_their_hash():
     assert before.hash == "4fdc9acbe5773a0ef49529b715514e37fc6375fa1e408b6b30508f21ca79c0ef"
     assert len({Policy(max_obstruction=0.5).hash, Policy(blade_margin=0.1).hash, Policy().hash}) == 3
     calibrated = Policy.load(ROOT / "config" / "policy.yaml")
-    assert calibrated.hash == "a3172932ad9c94f02bf5577a25d06aa981a933af5b359ea22e133d44e4dc11d2"
+    assert calibrated.hash == "df597c94fcc0af51b2d6fa48508434437f9650ac29f1cddae5a5bc49f0b5fa13"
 
 
 def test_the_reference_may_be_in_the_policy_or_beside_it(tmp_path):
