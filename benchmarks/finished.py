@@ -19,7 +19,7 @@ from benchmarks.result_files import argument_parser, result_file
 from benchmarks.tables import markdown
 from benchmarks.to_the_end import BARE, CIRCUMSTANCES, SIZES
 from sticker_uq.calibration.fitting import FitSettings, fit_policy
-from sticker_uq.calibration.making import FIT_SHARE, Divided, assess_sources
+from sticker_uq.calibration.making import assess_sources
 from sticker_uq.calibration.measuring import measure
 from sticker_uq.calibration.outcomes import outcomes_of, with_limits, worst_risk
 from sticker_uq.calibration.records import Record, units_of
@@ -32,6 +32,8 @@ from sticker_uq.perception import PerceptionSettings
 
 PARTS = 4
 ALPHA = 0.01
+MARGINS = (0.0, 0.05, 0.1, 0.15)
+"""Of :attr:`Policy.blade_margin`, of which the other tables have that of the base policy."""
 LEFT_LIMITS = (1.0, 0.4, 0.3, 0.2, 0.15, 0.1, 0.06, 0.04)
 SCORE, LIKELIEST = "score of all signals", "likeliest object that stays"
 SIGNALS: Mapping[str, tuple[SignalName, ...]] = {
@@ -56,18 +58,17 @@ def folders(folder: Path) -> dict[Path, str]:
 
 
 def records(folder: Path, jobs: int) -> tuple[list[Record], list[str]]:
-    """The pictures in ``folder`` that a policy is fitted to, and the kind of the laptop on each."""
+    """The pictures in ``folder`` and the kind of the laptop on each."""
     kinds = folders(folder)
     assessed = assess_sources(
         [LabelledSource(path) for path in kinds],
-        PerceptionSettings(device="cpu", last_look=True),
+        PerceptionSettings(device="cpu"),
         Path.home() / ".cache" / "sticker_uq" / "assessments.sqlite",
         lambda: None,
         jobs,
     )
-    divided = Divided.of(assessed, FIT_SHARE, 0)
-    own = [kinds[Path(part.source)] for part in assessed for _ in part.records]
-    return list(divided.fit), [own[number] for number in sorted(divided.fit_numbers)]
+    own = [(record, kinds[Path(part.source)]) for part in assessed for record in part.records]
+    return [record for record, _ in own], [kind for _, kind in own]
 
 
 def fitted(known: Sequence[Record], base: Policy, signals: Sequence[SignalName]) -> Policy:
@@ -124,8 +125,14 @@ def tables(known: Sequence[Record], kinds: Sequence[str], base: Policy) -> dict[
     every = set(range(len(known)))
     found: dict[str, list[dict[str, Any]]] = {"harm": []}
     fits = {name: list(held_out(known, base, signals)) for name, signals in SIGNALS.items()}
-    for name, policies in fits.items():
-        found["harm"].append({"risk score of": name} | counted(policies, known, every))
+    for name, signals in SIGNALS.items():
+        for margin in MARGINS:
+            policies = fits[name]
+            if margin != base.blade_margin:
+                other = base.model_copy(update={"blade_margin": margin})
+                policies = list(held_out(known, other, signals))
+            row = {"risk score of": name, "blade_margin": margin}
+            found["harm"].append(row | counted(policies, known, every))
     policies = fits[list(SIGNALS)[-1]]
     for kind in dict.fromkeys(kinds):
         if BARE in kind:

@@ -21,7 +21,7 @@ from sticker_uq.gate import Policy
 from sticker_uq.gate.judge import judge, once_peeled
 from sticker_uq.gate.policy.signals import object_signals
 from sticker_uq.io.share import share_folder
-from sticker_uq.scene import FloatArray, ObjectClass, Outcome, SceneAssessment
+from sticker_uq.scene import FloatArray, ObjectClass, Outcome, SceneAssessment, inner_regions
 from sticker_uq.uncertainty import iou_matrix
 
 STICKER = int(ObjectClass.STICKER)
@@ -36,6 +36,8 @@ SAME_IOU = 0.5
 """IoU from which a box is a duplicate of a released one."""
 MATCH_IOU = BLADE_IOU
 """IoU from which a removal meets an object, as in `sticker-uq calibrate`."""
+MARGIN = 0.1
+"""By which the blade stays inside of a box, of every method that has no policy: that of `config/limits.yaml`."""
 
 
 @dataclass(frozen=True)
@@ -130,7 +132,7 @@ def candidates(seen: Seen) -> np.ndarray:
 def _decision(seen: Seen, released: np.ndarray, notable: float) -> Decision:
     left = ~released & ~duplicates(seen.boxes, seen.boxes[released])
     possible = over_all_passes(seen) >= notable
-    return Decision(seen.boxes[released], bool((possible & left).any()))
+    return Decision(inner_regions(seen.boxes[released], MARGIN), bool((possible & left).any()))
 
 
 def duplicates(boxes: FloatArray, released: FloatArray) -> np.ndarray:
@@ -172,7 +174,7 @@ def combination(scenes: Sequence[MeasuredScene], base: Policy) -> Policy:
     records = [
         Record(str(s.seed), s.boxes, s.labels.astype(np.int64), without_panel(s.assessment)) for s in scenes
     ]
-    novel = any(np.isfinite(one.scene_distance) for s in scenes if (one := s.assessment.localization))
+    novel = any(np.isfinite(s.assessment.scene_distance) for s in scenes)
     return fit_policy(records, base if novel else base.model_copy(update={"unmeasured_novelty": "release"}))
 
 

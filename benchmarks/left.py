@@ -69,7 +69,7 @@ def _cell(policy: Path) -> tuple[Perception, Policy]:
     cv2.setNumThreads(1)
     free = Policy.load(policy).model_copy(update={"validity": None, "max_obstruction": 1.0})
     free = free.model_copy(update={"max_missed_sticker_probability": 1.0})
-    return Perception(PerceptionSettings(device="cpu", threads=1, last_look=True)), free
+    return Perception(PerceptionSettings(device="cpu", threads=1)), free
 
 
 _CELLS: dict[Path, tuple[Perception, Policy]] = {}
@@ -98,7 +98,7 @@ def _end(
         seen = perception.assess(picture)
         decision = judge(seen, rules)
         allowed = decision.removable() if decision.outcome is Outcome.WORK else ()
-        met = {match_label(one.object.box, scene.boxes, BLADE_IOU)[0] for one in allowed}
+        met = {match_label(one.region, scene.boxes, BLADE_IOU)[0] for one in allowed}
         gone = [place for place in met if place >= 0 and scene.labels[place] == ObjectClass.STICKER]
         wrongful |= len(gone) < len(met)
         if not gone:

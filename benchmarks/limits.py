@@ -68,8 +68,11 @@ def divided(known: Sequence[Record]) -> list[list[Record]]:
 
 
 def calibrated(folder: Path, jobs: int) -> list[list[Record]]:
-    cases = [folder / f"{profile}-{case}" / case for case in CASES for profile in TEST]
-    return divided(records([*map(folder.joinpath, FIT), *cases], jobs, ""))
+    """Those that the policy in ``folder`` was fitted to, and those that proved it."""
+    cases = [f"{profile}-{case}/{case}" for case in CASES for profile in TEST]
+    return [
+        records([part / name for name in (*FIT, *cases)], jobs, "") for part in (folder, folder / "proof")
+    ]
 
 
 def printed(folder: Path, first: int, count: int, jobs: int) -> list[Record]:
@@ -90,7 +93,7 @@ def with_a_person(folder: Path, jobs: int) -> list[list[Any]]:
     draft = fit_policy(
         fitted + own[0], Policy.load(folder / "base.yaml"), FitSettings(familiar=100, signals=used)
     )
-    informed = Trials(draft, fitted + own[0], proof + own[1]).policy(Levels(0.01, 0.05, 0.1))
+    informed = Trials(draft, fitted + own[0], proof + own[1]).policy(Levels(0.02, 0.15, 0.1))
     tests = {
         "lids with prints": printed(folder / "test-prints", 165_000_000, 200, jobs),
         "the others": records([folder / "test-large"], jobs, ""),

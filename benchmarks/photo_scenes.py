@@ -75,7 +75,7 @@ def measured(
 
     known = np.array([distances(picture) for _, picture in pictures_of(items_of(test))])
     limits = np.quantile(known[::2], 1 - FALSE_ALARMS, axis=0)
-    shipped = Policy.load(share_folder() / "config" / "policy.yaml").max_scene_distance
+    shipped = Policy.load(share_folder() / "config" / "policy.yaml").max_scene_distance * packaged.limit
     rows: dict[str, Any] = {}
     for name, folder in foreign.items():
         names, found = zip(

@@ -32,9 +32,10 @@ from benchmarks.result_files import argument_parser, result_file
 from sticker_uq.gate import Policy, judge
 from sticker_uq.io.files import atomic_write
 from sticker_uq.io.share import share_folder
+from sticker_uq.novelty.network import packaged_network
 from sticker_uq.perception import Perception, PerceptionSettings
 from sticker_uq.perception.factory import load_perception
-from sticker_uq.scene import InvalidInput, Outcome, SceneAssessment
+from sticker_uq.scene import InvalidInput, Outcome
 from sticker_uq_lab.rendering import render, sample_scene
 from sticker_uq_lab.rendering.scene_sampling import Profile
 
@@ -194,13 +195,13 @@ def sparse_clone(
     git("checkout", "--quiet", commit)
 
 
-def scene_distance(scene: SceneAssessment) -> float:
-    """The distance of the scene from the pictures that its novelty network learned, NaN if it was not measured."""
-    return math.nan if scene.localization is None else scene.localization.scene_distance
-
-
 def measure(folder: Path, perception: Perception) -> Iterator[tuple[str | float, ...]]:
-    """The rows below ``COLUMNS``: of the photographs in ``folder`` and of rendered laptops."""
+    """The rows below ``COLUMNS``: of the photographs in ``folder`` and of rendered laptops.
+
+    Their limits are distances by the network's reference, as ``POLICIES`` has them, not shares of the network's limit.
+    """
+    network = packaged_network(perception.detector)
+    assert network is not None
     photographs = [perception.assess(image, 1, CAMERA) for _, _, image in load_photographs(folder)]
     laptops = {
         profile: [
@@ -213,10 +214,11 @@ def measure(folder: Path, perception: Perception) -> Iterator[tuple[str | float,
         shipped = Policy.load(share_folder() / file)
         if refusal := shipped.refusal(photographs[0]):
             raise InvalidInput(f"{file} is not for these scenes: {refusal}")
-        for limit in limits or (shipped.max_scene_distance,):
-            policy = shipped.model_copy(update={"max_scene_distance": limit})
+        for limit in limits or (shipped.max_scene_distance * network.limit,):
+            highest = limit / network.limit
+            policy = shipped.model_copy(update={"max_scene_distance": highest})
             released = sum(judge(scene, policy).outcome is Outcome.WORK for scene in photographs)
-            beyond = [sum(not scene_distance(scene) <= limit for scene in laptops[p]) for p in TEST]
+            beyond = [sum(not scene.scene_distance <= highest for scene in laptops[p]) for p in TEST]
             yield file, "none" if math.isinf(limit) else limit, len(photographs), released, LAPTOPS, *beyond
 
 

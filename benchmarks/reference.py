@@ -147,9 +147,8 @@ def promise() -> str:
     """What the packaged policy promises, and from how many images: the first rows of its proof."""
     file = ROOT / "benchmarks" / "results" / "rendered_proof.csv"
     head, *rows = csv.reader(file.read_text(encoding="utf-8").splitlines())
-    told = {row[0]: row for row in rows}
-    wanted = [head, ["---"] * len(head)]
-    wanted += (told[name] for name in ("promised rate", "confidence", "images", "bad ones"))
+    names = ("promised rate", "confidence", "laptops", "bad ones")
+    wanted = [head, ["---"] * len(head), *(row for row in rows if row[0].startswith(names))]
     return "\n".join(f"| {' | '.join(row)} |" for row in wanted)
 
 

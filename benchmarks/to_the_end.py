@@ -78,7 +78,7 @@ def _cell(policy: Path) -> tuple[Perception, Policy]:
     torch.set_num_threads(1)
     cv2.setNumThreads(1)
     free = Policy.load(policy).model_copy(update={"validity": None})
-    return Perception(PerceptionSettings(device="cpu", threads=1, last_look=True)), free
+    return Perception(PerceptionSettings(device="cpu", threads=1)), free
 
 
 def to_the_end(job: Job, policy: Path) -> End:

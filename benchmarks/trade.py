@@ -18,10 +18,10 @@ from typing import Any
 from benchmarks.result_files import argument_parser, result_file
 from benchmarks.to_the_end import SIZES, Job, ends
 from sticker_uq.calibration.fitting import FitSettings, fit_policy
-from sticker_uq.calibration.making import assess_sources, split
+from sticker_uq.calibration.making import assess_sources
 from sticker_uq.calibration.measuring import measure
 from sticker_uq.calibration.outcomes import with_limits
-from sticker_uq.calibration.records import Record, units_of
+from sticker_uq.calibration.records import Record
 from sticker_uq.evaluation.metrics.decisions import Count
 from sticker_uq.evaluation.reporting.document import legend_below, svg
 from sticker_uq.gate import Policy
@@ -97,9 +97,7 @@ def table(folder: Path, laptops: int, jobs: int, old: str = "") -> list[list[Any
     if old:  # these have no novelty network: what they release, they release without
         base = base.model_copy(update={"unmeasured_novelty": "release"})
         ways = {OLD: WAYS["score of one pass"]}
-    known = records([folder / name for name in FIT], jobs, old)
-    part, _ = split(units_of(known), 0.4, 0)
-    fitted = [known[number] for number in part]
+    fitted = records([folder / name for name in FIT], jobs, old)
     rows = []
     policies = {
         way: fit_policy(fitted, base, FitSettings(familiar=100, signals=signals))

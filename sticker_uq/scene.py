@@ -348,9 +348,8 @@ class Localization:
     float32, only when asked for; ``unexplained_objectness``: the largest objectness 0..1 of an anchor that no predicted box
     explains, NaN where it was not measured; ``unexplained``: the places where it is high, by falling objectness; ``novelty``: how
     probably the most novel places were never shown to the detector, and ``missed_sticker_probability``: how probably a sticker is
-    visible that no predicted box shows, by the novelty network or the last look; both 0..1; ``scene_distance``: how far the scene
-    as a whole lies from the training pictures, 1 as far as an unusual one of them; ``obstruction``: how probably a hand or a
-    gripper is in front of the laptop, 0..1; NaN: not measured.
+    visible that no predicted box shows, by the novelty network or the last look; both 0..1; ``obstruction``: how probably a hand
+    or a gripper is in front of the laptop, 0..1; NaN: not measured.
     """
 
     complete_localization: float
@@ -362,7 +361,6 @@ class Localization:
     unexplained: tuple[UnexplainedRegion, ...] = ()
     novelty: float = float("nan")
     missed_sticker_probability: float = float("nan")
-    scene_distance: float = float("nan")
     obstruction: float = float("nan")
 
 
@@ -408,7 +406,8 @@ class SceneAssessment:
     of the identity of the assessment; ``exposure`` is None when it was not measured; ``panel_hash`` says which monitors had
     a vote, empty where none had; ``device``: what computed it, as in "cpu, engine 3" or "cuda:0 NVIDIA H200, engine 3", and
     ``precision``: in which numbers, both empty where that is unknown. ``image_publishers``: the nodes that published the camera's
-    images then, one for each publisher; None for an image that no node published.
+    images then, one for each publisher; None for an image that no node published. ``scene_distance``: how far the scene as a
+    whole lies from the training pictures of the novelty network, 1 at the limit of that network, NaN where none measured it.
     """
 
     stamp_ns: int
@@ -432,6 +431,7 @@ class SceneAssessment:
     device: str = ""
     precision: str = ""
     image_publishers: tuple[str, ...] | None = None
+    scene_distance: float = float("nan")
 
     def __repr__(self) -> str:
         seen = ", ".join(repr(o) for o in self.objects) or "no object"
@@ -507,14 +507,28 @@ class Reason:
         )
 
 
+def inner_regions(boxes: FloatArray, margin: float) -> FloatArray:
+    """``boxes`` (..., 4) px less the share ``margin`` of its width or height at each side."""
+    sides = margin * (boxes[..., 2:] - boxes[..., :2])
+    return np.concatenate([boxes[..., :2] + sides, boxes[..., 2:] - sides], axis=-1)
+
+
 @dataclass(frozen=True)
 class ObjectVerdict:
-    """What was decided about one object, and why. ``by_operator``: a person's answer decided."""
+    """What was decided about one object, and why. ``by_operator``: a person's answer decided; ``margin``: share of each side of
+    its box by which the blade stays inside of it.
+    """
 
     object: ObservedObject
     verdict: Verdict
     reasons: tuple[Reason, ...]
     by_operator: bool = False
+    margin: float = 0.0
+
+    @property
+    def region(self) -> FloatArray:
+        """Where the blade may be when it is removed: its box less ``margin`` at each side, (4,) px."""
+        return inner_regions(np.asarray(self.object.box, float), self.margin)
 
     @property
     def objectors(self) -> tuple[str, ...]:

@@ -20,6 +20,7 @@ FIGURE = re.compile(r"\d ?%|\d of \d|\d images/s")
 """What is measured, in README; versions and sizes are not."""
 WITH_INTERVAL = re.compile(r"\d+ of \d{3}|\d \(\d[\d.]* to \d[\d.]*\)")
 SOURCE = re.compile(r"<!-- source:\s(\S+): (.+?) -->", re.S)
+KINDS = "py|js|json|ya?ml|msg|srv|action|xml|txt"
 NAMED = re.compile(r"benchmarks[/.]\w+|commit `|<!-- source:")
 
 
@@ -92,3 +93,18 @@ def test_what_a_page_names_as_a_source_says_so(page):
     own = re.sub(r"```.*?```", "", text, flags=re.S)  # what a command of the page prints
     if page.parent != ROOT and (figure := WITH_INTERVAL.search(own)):
         assert NAMED.search(own), f"{figure[0]!r}, measured by what?"
+
+
+def test_where_to_change_what_names_what_there_is():
+    text = (ROOT / "docs" / "contributing.md").read_text(encoding="utf-8")
+    rows = text.partition("## Where to change what")[2].partition("\n## ")[0]
+    named = {one for row in rows.splitlines() if row.startswith("|") for one in re.findall(r"`([^`]+)`", row)}
+    tracked = [path for path in git("ls-files").stdout.split() if not path.startswith(("docs/", "CHANGELOG"))]
+    sources = [path for path in tracked if re.search(rf"\.({KINDS})$", path)]
+    words = set(re.findall(r"\w+", "\n".join((ROOT / one).read_text(encoding="utf-8") for one in sources)))
+    names = {one for one in named if re.fullmatch(r"[\w.]+\w", one) and "." not in one[-6:]}
+    assert len(names) > 60
+    assert sorted(one for one in names if not set(one.split(".")) <= words) == []
+    files = {one for one in named if re.fullmatch(rf"[\w/.-]+(/|\.({KINDS}|md))", one) and "LANG" not in one}
+    assert len(files) > 60
+    assert sorted(one for one in files if not any(f"/{one}" in f"/{path}" for path in tracked)) == []

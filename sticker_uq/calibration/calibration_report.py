@@ -13,7 +13,7 @@ from markupsafe import Markup
 from sticker_uq.calibration import control
 from sticker_uq.calibration.fitting import Levels
 from sticker_uq.calibration.making import Divided
-from sticker_uq.calibration.measuring import Score, measure, scores
+from sticker_uq.calibration.measuring import PLAIN, Score, measure, scores
 from sticker_uq.calibration.outcomes import outcomes_of
 from sticker_uq.calibration.proving import limits_to_try, removal_tests
 from sticker_uq.calibration.records import Record
@@ -25,7 +25,9 @@ from sticker_uq.gate.policy.policy_schema import Guarantee, Proof
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+_ON_LOGOS = "objects released for removal that are logos"
 _LEVELS = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1)
+_ANSWERED = "Of pictures with answers in place of labels, the stickers that no box could release count as one for each laptop."
 
 
 def calibration_report(
@@ -41,6 +43,9 @@ def calibration_report(
     fit, proof, sources = divided.fit, divided.proof, divided.proof_by_source()
     measured = measure(proof, policy, match_iou)
     seen = {score.name: score for score in scores(outcomes_of(proof, draft, match_iou))}
+    answered = any(record.said is not None for record in proof)
+    if answered:  # only about what could be released
+        seen.pop(PLAIN, None)
     promises: list[Block] = []
     if fit:  # whose scores are the limits to try
         tried = {score.name: score for score in scores(outcomes_of(fit, draft, match_iou))}
@@ -62,6 +67,7 @@ def calibration_report(
         proof_table(policy.guarantee),
         "## What the policy does with the images that proved it",
         measured_table(measured),
+        *([_ANSWERED] if answered else []),
         *parts,
         *promises,
         curve_drawing(list(seen.values()), levels.alpha),
@@ -130,7 +136,7 @@ def measured_table(measured: Measured) -> Table:
     rows = {
         "laptops": (str(measured.images), ""),
         "laptops with a wrongful removal": _count(measured.wrongful),
-        "objects released for removal that are logos": (str(measured.on_logo), ""),
+        **({} if measured.on_logo is None else {_ON_LOGOS: (str(measured.on_logo), "")}),
         "stickers removed without a person": _count(measured.removed),
         "laptops that end with a question": _count(measured.asked),
         "laptops with stickers, finished without a person, that keep one": _count(measured.left),

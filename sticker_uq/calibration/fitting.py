@@ -86,8 +86,7 @@ def fit_policy(
     Limits that neither stands in for are those of ``base``; ``say`` is told of what few labels make simpler. Raises
     :class:`InvalidInput` when the images do not suffice.
     """
-    localized = [r.assessment.localization for r in records if r.assessment.localization is not None]
-    if base.unmeasured_novelty == "ask" and all(math.isnan(one.scene_distance) for one in localized):
+    if base.unmeasured_novelty == "ask" and all(math.isnan(r.assessment.scene_distance) for r in records):
         raise InvalidInput(
             f"novelty was measured on none of the {len(records)} images to fit limits on, and the base policy releases nothing "
             "without: make a novelty network beside the weights with `sticker-uq dil learn`, or give --base a policy "

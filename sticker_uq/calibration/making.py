@@ -14,8 +14,10 @@ from typing import Literal
 import numpy as np
 import yaml
 
+from sticker_uq.calibration.answers import About
+from sticker_uq.calibration.asked import AskedPictures
 from sticker_uq.calibration.planning import FIT_SHARE, Prospect, count_units
-from sticker_uq.calibration.records import Assessed, Record, assess, number_units, units_of
+from sticker_uq.calibration.records import Assessed, Record, labelled, number_units, see, units_of
 from sticker_uq.evaluation.executors import executor
 from sticker_uq.evaluation.replay.assessing import assess_apart, identity_of, one_by_one, process_count
 from sticker_uq.gate import Policy
@@ -41,20 +43,21 @@ _ROLES: tuple[Literal["fit", "certificate"], ...] = ("fit", "certificate")
 class LabelEvidence:
     """What the labels alone say: ``images``, whether each shows a sticker, and what the laptops of the proof can prove.
 
-    ``at_most``: only the images tell which laptop they show, so that there may be fewer. ``others``: what they prove when
-    divided by other shares.
+    ``at_most``: only the images tell which laptop they show, so that there may be fewer. ``answered``: some have answers in place
+    of labels. ``others``: what they prove when divided by other shares.
     """
 
     images: int
     all_with_sticker: bool
     at_most: bool
+    answered: bool
     prospect: Prospect
     others: tuple[Prospect, ...] = ()
 
     def text(self) -> str:
-        units = self.prospect.proof
+        units, answered = self.prospect.proof, " or answered" if self.answered else ""
         return (
-            f"{self.images} labelled images; in the proof {'at most ' if self.at_most else ''}{units.laptops} laptops, "
+            f"{self.images} labelled{answered} images; in the proof {'at most ' if self.at_most else ''}{units.laptops} laptops, "
             f"{units.with_sticker} of them with a sticker: {self.prospect.text()}"
         )
 
@@ -64,7 +67,7 @@ class LabelEvidence:
         self.prospect.check(
             alpha, beta, f", or give --fit-share {enough[0]:g}, with which these suffice" if enough else ""
         )
-        if self.all_with_sticker and beta:
+        if self.all_with_sticker and beta and self.prospect.share:
             raise InvalidInput(
                 "no labelled image shows a laptop without stickers: the cut-off for clean laptops needs some; --beta 0 goes "
                 "without, and a person checks every clean laptop"
@@ -72,17 +75,21 @@ class LabelEvidence:
 
 
 def evidence(
-    sources: Sequence[LabelledSource], delta: float, share: float = FIT_SHARE, seed: int = 0
+    sources: Sequence[LabelledSource | AskedPictures],
+    delta: float,
+    share: float = FIT_SHARE,
+    seed: int = 0,
 ) -> LabelEvidence:
-    """What the labels of ``sources`` can prove with confidence 1 - ``delta``; InvalidInput for too few to split.
+    """What labels or answers of ``sources`` can prove with confidence 1 - ``delta``; InvalidInput for too few to split.
 
     With ``share`` 0 all of them prove.
     """
-    images = [(source, item) for source in sources for item in source.items.values()]
-    names = ["" if source.workpieces else source.workpiece_of(item, 0) for source, item in images]
-    laptops = number_units(names)
-    stickers = np.array([(item.labels == ObjectClass.STICKER).any() for _, item in images])
-    at_most = any(source.workpieces for source in sources)
+    images = [image for source in sources for image in _images(source)]
+    laptops = number_units([workpiece for workpiece, _ in images])
+    stickers = np.array([sticker for _, sticker in images], bool)
+    answered = any(isinstance(source, AskedPictures) for source in sources)
+    # answers may be about pictures that are not there any more
+    at_most = answered or any(source.workpieces for source in sources)
 
     def divided(share: float) -> Prospect:
         fit, proof = split(laptops, share, seed)
@@ -94,12 +101,25 @@ def evidence(
     count = len(np.unique(laptops))
     others = [one for one in OTHER_SHARES if share and 0 < round(one * count) < count]
     return LabelEvidence(
-        len(images), bool(stickers.all()), at_most, divided(share), tuple(map(divided, others))
+        len(images), bool(stickers.all()), at_most, answered, divided(share), tuple(map(divided, others))
     )
 
 
+def _images(source: LabelledSource | AskedPictures) -> list[tuple[str, bool]]:
+    """Of every image of ``source`` its laptop, "" if unknown, and whether it shows a sticker."""
+    if isinstance(source, AskedPictures):
+        return [("", said.sticker_count > 0) for said in source.answers.values()]
+    return [
+        (
+            "" if source.workpieces else source.workpiece_of(item, 0),
+            bool((item.labels == ObjectClass.STICKER).any()),
+        )
+        for item in source.items.values()
+    ]
+
+
 def assess_sources(
-    sources: Sequence[LabelledSource],
+    sources: Sequence[LabelledSource | AskedPictures],
     settings: PerceptionSettings,
     cache: Path,
     progress: Callable[[], None] = lambda: None,
@@ -107,12 +127,31 @@ def assess_sources(
     ray_address: str = "",
     need_novelty: bool = False,
 ) -> list[Assessed]:
-    """What perception with ``settings`` says about all images of ``sources``; the file ``cache`` keeps it between runs.
+    """What perception says about all images of ``sources`` with labels or answers, see :func:`see_sources`."""
+    seen = see_sources(sources, settings, cache, progress, jobs, ray_address, need_novelty)
+    assessed = [
+        source.records(found) if isinstance(source, AskedPictures) else labelled(source, found)
+        for source, found in zip(sources, seen, strict=True)
+    ]
+    refuse_repeated(assessed)
+    return assessed
+
+
+def see_sources(
+    sources: Sequence[LabelledSource | AskedPictures],
+    settings: PerceptionSettings,
+    cache: Path,
+    progress: Callable[[], None] = lambda: None,
+    jobs: int = 0,
+    ray_address: str = "",
+    need_novelty: bool = False,
+) -> list[dict[str, SceneAssessment]]:
+    """What perception with ``settings`` says about all images of each source, by name; the file ``cache`` keeps it between runs.
 
     ``jobs``: processes that share the images, 0: automatic; ``ray_address``: a Ray cluster instead, see
     :func:`sticker_uq.evaluation.executors.executor`. Raises what the executor raises, and :class:`InvalidInput` for an image that
-    cannot be assessed, for one that is there twice and, before any is assessed, where ``need_novelty`` and no novelty network can
-    be used.
+    cannot be assessed and, before any is assessed, for answers about other weights or settings, and where ``need_novelty`` and no
+    novelty network can be used.
     """
     perception = load_perception(settings)
     if need_novelty and perception.novelty_problem:
@@ -120,6 +159,10 @@ def assess_sources(
             f"{perception.novelty_problem}. The base policy releases nothing without; one with unmeasured_novelty: release, "
             "given with --base, does"
         )
+    about = About.of(perception)
+    for source in sources:
+        if isinstance(source, AskedPictures):
+            source.refuse_others(about)
     processes = jobs or process_count(settings, sum(map(len, sources)))
     task = partial(assess_apart, settings=settings.rooted(), identity=identity_of(perception))
     with ExitStack() as stack:
@@ -131,9 +174,7 @@ def assess_sources(
             return one_by_one(images, perception) if execute is None else execute(task, images)
 
         identity = f"{perception.model_hash}:{perception.settings_hash}:{perception.panel_hash}"
-        assessed = [assess(source, run, known, identity, progress) for source in sources]
-    refuse_repeated(assessed)
-    return assessed
+        return [see(source, run, known, identity, progress) for source in sources]
 
 
 def refuse_repeated(assessed: Sequence[Assessed]) -> None:
@@ -178,17 +219,28 @@ class Divided:
         parts = (tuple(everything[i] for i in part) for part in (fit, proof))
         return cls(tuple(assessed), frozenset(fit), *parts)
 
-    def proof_numbers(self, sources: Collection[str]) -> list[int]:
-        """The numbers in ``proof`` of the images of ``sources``."""
-        return [n for n, source in enumerate(self._proof_sources()) if source in sources]
+    @classmethod
+    def apart(cls, fit: Sequence[Assessed], proof: Sequence[Assessed]) -> Divided:
+        """The images of ``fit`` to fit on and those of ``proof`` to prove with; :class:`InvalidInput` for a laptop in both."""
+        both = [tuple(record for part in parts for record in part.records) for parts in (fit, proof)]
+        fitted, proved = ({record.workpiece for record in records} - {""} for records in both)
+        if common := sorted(fitted & proved):
+            raise InvalidInput(
+                f"laptop {common[0]} is in the images to fit on and in those of the proof: expected one of them"
+            )
+        return cls((*fit, *proof), frozenset(range(len(both[0]))), *both)
 
-    def _proof_sources(self) -> Iterator[str]:
+    def numbers_of(self, sources: Collection[str], fit: bool) -> list[int]:
+        """The numbers in ``fit``, or else in ``proof``, of the images of ``sources``."""
+        return [n for n, source in enumerate(self._sources(fit)) if source in sources]
+
+    def _sources(self, fit: bool) -> Iterator[str]:
         of = (part.source for part in self.assessed for _ in part.records)
-        return (source for number, source in enumerate(of) if number not in self.fit_numbers)
+        return (source for number, source in enumerate(of) if (number in self.fit_numbers) is fit)
 
     def proof_by_source(self) -> dict[str, list[Record]]:
         found: dict[str, list[Record]] = {}
-        for source, record in zip(self._proof_sources(), self.proof, strict=True):
+        for source, record in zip(self._sources(False), self.proof, strict=True):
             found.setdefault(source, []).append(record)
         return found
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from sticker_uq.calibration.outcomes import MATCH_IOU, CalledStickers, Outcomes
 from sticker_uq.calibration.records import Record, units_of
-from sticker_uq.evaluation.metrics.decisions import Count, DecisionCounts, Measured
+from sticker_uq.evaluation.metrics.decisions import Count, DecisionCounts, Measured, released_by
 from sticker_uq.gate import Policy, judge
 from sticker_uq.gate.judge import once_peeled
 from sticker_uq.scene import FloatArray, IntArray
@@ -78,7 +78,8 @@ def measure(records: Sequence[Record], policy: Policy, match_iou: float = MATCH_
     for unit, record in zip(units_of(records).tolist(), records, strict=True):
         decision = judge(record.assessment, free)
         end = once_peeled(decision, record.assessment, free)
-        counts.add(str(unit), record.boxes, record.labels, decision, end)
+        met = record.met(released_by(decision), match_iou)
+        counts.add_met(str(unit), record.sticker_count, met, decision, end)
     return counts.measured()
 
 

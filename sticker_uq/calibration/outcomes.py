@@ -16,8 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sticker_uq.calibration.records import Record, units_of
-from sticker_uq.evaluation.metrics.decisions import BLADE_IOU, harmful, match_label, released_by
-from sticker_uq.evaluation.metrics.matching import best_overlap
+from sticker_uq.evaluation.metrics.decisions import BLADE_IOU, released_by
 from sticker_uq.gate import Policy, judge
 from sticker_uq.gate.judge import once_peeled
 from sticker_uq.gate.policy.signals import (
@@ -36,6 +35,7 @@ from sticker_uq.scene import (
     Outcome,
     SceneDecision,
     Verdict,
+    inner_regions,
 )
 
 MATCH_IOU = BLADE_IOU
@@ -98,8 +98,9 @@ class Outcomes:
 
     Images of the same laptop count as one: a removal on it is wrong when one on any of them is, and the last one is its end.
 
-    ``detected``: every clustered object called sticker; ``removable`` (N,) bool: which of them the policy would remove if
-    their risk allowed it; ``risk`` (N,) of each, NaN without a risk score; ``verdicts`` counts the objects by verdict.
+    ``detected``: every clustered object called sticker, of pictures with answers those that could be released; ``removable``
+    (N,) bool: which of them the policy would remove if their risk allowed it; ``risk`` (N,) of each, NaN without a risk score;
+    ``verdicts`` counts the objects by verdict.
     """
 
     images: int
@@ -155,10 +156,10 @@ def outcomes_of(records: Sequence[Record], policy: Policy, match_iou: float = MA
         for verdict in decision.verdicts:
             verdicts[verdict.verdict] += 1
         rows += _called(index, record, decision, judging, match_iou, stickers)
-        if len(record.stickers):
+        if record.sticker_count:
             with_sticker.add(index)
         stretches[index] = _stretches(decision, record, judging, match_iou)  # of the last image
-        stickers += len(record.stickers)
+        stickers += record.sticker_count
     return Outcomes(
         images=len(np.unique(units)),
         stickers=stickers,
@@ -176,13 +177,17 @@ def _called(
     """What of ``record`` is called sticker; ``before``: labelled stickers of the images before it."""
     work = decision.outcome is Outcome.WORK
     removable = {id(one.object) for one in decision.removable()} if work else set()
-    called = [one for one in record.assessment.objects if one.label is ObjectClass.STICKER]
-    regions = np.array([one.box for one in called], float).reshape(-1, 4)
-    harms = harmful(regions, record.boxes, record.labels, match_iou).tolist()
+    called = [
+        one
+        for one in record.assessment.objects
+        if one.label is ObjectClass.STICKER and (record.said is None or id(one) in removable)
+    ]
+    regions = inner_regions(np.array([one.box for one in called], float).reshape(-1, 4), policy.blade_margin)
+    met = record.met(regions, match_iou)
     rows = []
-    for observed, harm in zip(called, harms, strict=True):
-        place, overlap = match_label(observed.box, record.boxes, match_iou)
-        truth = -1 if harm else _sticker(record, place)
+    for observed, truth, overlap in zip(
+        called, np.where(met.harm, -1, met.sticker).tolist(), met.overlap.tolist(), strict=True
+    ):
         signals = object_signals(observed, record.assessment)
         rows.append(
             _Called(
@@ -239,12 +244,11 @@ def _stretches(decision: SceneDecision, record: Record, policy: Policy, match_io
         end = once_peeled(then, record.assessment, policy)
         if end.outcome is not Outcome.CLEAN:
             continue
-        places, _ = best_overlap(released_by(then), record.boxes, match_iou)
-        peeled = {_sticker(record, place) for place in places.tolist()} - {-1}
+        peeled = record.met(released_by(then), match_iou).peeled
         stay = [one.object for one in end.verdicts]
         signals = policy.left_signals(stay, record.assessment)
         left = policy.left_probability(stay, record.assessment)
-        rows.append(_Stretch(first, beyond, left, signals, len(peeled) < len(record.stickers)))
+        rows.append(_Stretch(first, beyond, left, signals, len(peeled) < record.sticker_count))
     return rows
 
 
@@ -254,14 +258,8 @@ def _risk(observed: ObservedObject, record: Record, policy: Policy) -> float:
 
 
 def matching(observed: ObservedObject, record: Record, match_iou: float = MATCH_IOU) -> int:
-    """The labelled sticker of ``record`` that a removal of ``observed`` would take, -1 if none. See :func:`match_label`."""
-    return _sticker(record, match_label(observed.box, record.boxes, match_iou)[0])
-
-
-def _sticker(record: Record, place: int) -> int:
-    if place < 0 or record.labels[place] != ObjectClass.STICKER:
-        return -1
-    return int((record.labels[:place] == ObjectClass.STICKER).sum())
+    """The labelled sticker of ``record`` that a removal of ``observed`` would take, -1 if none."""
+    return int(record.met(observed.box[None], match_iou).sticker[0])
 
 
 def clean_saliency(records: Sequence[Record], signal: SaliencyName) -> FloatArray:

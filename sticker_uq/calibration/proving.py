@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-import scipy.special
+import scipy
 
 from sticker_uq.calibration import control, outcomes
 from sticker_uq.calibration.control import Trial
@@ -18,11 +18,14 @@ from sticker_uq.gate.assumptions.drift import Reference
 from sticker_uq.gate.policy.policy_schema import Guarantee, Proof
 from sticker_uq.scene import FloatArray, InvalidInput
 
-LEFT_LIMITS = (1.0, 0.5, 0.3, 0.2, 0.15, 0.12, 0.1, 0.08, 0.06, 0.05, 0.04, 0.03, 0.025, 0.02, 0.015, 0.01)
+LEFT_LIMITS = (
+    *(1.0, 0.5, 0.4, 0.3, 0.25, 0.2, 0.17, 0.15, 0.13, 0.12, 0.11, 0.1, 0.09, 0.08, 0.07),
+    *(0.06, 0.05, 0.04, 0.03, 0.025, 0.02, 0.015, 0.01),
+)
 """Limits to choose from for the probability that a sticker is left on a finished laptop."""
-SURE = 0.2
-"""Of delta, what the chance may be on the images fitted on of so few stickers left at the chosen limit: a limit that just does
-there is proved on others in half of all cases."""
+SURE = 0.9
+"""Chance, by what the images fitted on say, with which the limit chosen there is proved on the others: one that just does there
+is proved on others in half of all cases."""
 FIXED_LIMITS = 1000
 """Limits tried on a risk score that was fitted elsewhere."""
 
@@ -58,10 +61,11 @@ class Trials:
 
     ``fit``: the images that it was fitted on, which give the limits on the risk to try and the limit on what is left alone.
     Without any, limits on the whole range of its risk are tried, and its own limit on what is left alone. ``parts``: for each
-    part of the laptops that the promises hold for the numbers of its records; none: for all together.
+    part of the laptops that the promises hold for the numbers of its records; none: for all together. ``fit_parts``: the
+    same of ``fit``.
 
-    Wrongful removals are tested from the strictest limit on, stickers left from the loosest on, each until one fails. What both
-    sequences reach is proved for both, and the loosest such limit is taken.
+    Wrongful removals are tested from the strictest limit on, stickers left from a loose one on (:meth:`_loosest`), each until
+    one fails. What both sequences reach is proved for both, and the loosest such limit is taken.
     """
 
     def __init__(
@@ -71,16 +75,27 @@ class Trials:
         records: Sequence[Record],
         match_iou: float = outcomes.MATCH_IOU,
         parts: Mapping[str, Sequence[int]] | None = None,
+        fit_parts: Mapping[str, Sequence[int]] | None = None,
     ) -> None:
         self._draft, self._records, self._match_iou = draft, records, match_iou
         self._seen = outcomes.outcomes_of(records, draft, match_iou)
         self._fitted = outcomes.outcomes_of(fit, draft, match_iou) if fit else None
         limits = _all_limits(draft) if self._fitted is None else limits_to_try(self._fitted.removed()[1])
         self._limits = limits.tolist()
-        self._parts = {
-            name: outcomes.outcomes_of([records[number] for number in numbers], draft, match_iou)
-            for name, numbers in (parts or {}).items()
-        }
+
+        def divided(
+            images: Sequence[Record], by: Mapping[str, Sequence[int]]
+        ) -> dict[str, outcomes.Outcomes]:
+            return {
+                name: outcomes.outcomes_of([images[number] for number in numbers], draft, match_iou)
+                for name, numbers in by.items()
+                if numbers
+            }
+
+        self._parts = divided(records, parts or {})
+        self._fitted_parts = divided(fit, fit_parts or {})
+        if self._fitted is not None and not self._fitted_parts:
+            self._fitted_parts = {"": self._fitted}
 
     def _tested(self, left: float) -> tuple[Tested, dict[str, Tested]]:
         """All laptops and each part, where what is left alone is limited to ``left``."""
@@ -99,7 +114,9 @@ class Trials:
         removal = self._proof(whole.removals, parts, "removals", number, levels.alpha, levels.delta)
         kept = None
         if levels.beta:
-            tests = [one.ends for one in self._groups(whole, parts)]
+            number = min(number, self._loosest(levels))
+            removal = self._proof(whole.removals, parts, "removals", number, levels.alpha, levels.delta)
+            tests = self._ends(whole, parts, levels)
             if (reached := _reached(tests, levels)) > number:
                 raise InvalidInput(self._why_left(tests, reached, levels))
             kept = self._proof(whole.ends, parts, "ends", number, levels.beta, levels.delta)
@@ -133,9 +150,9 @@ class Trials:
         )
         if not levels.beta:
             return removal, None
-        tests = [one.ends for one in groups]
-        last = len(self._limits) - 1
-        at = max(number if held else last, min(_reached(tests, levels) - 1, last))
+        tests = self._ends(whole, parts, levels)
+        last = len(tests[0]) - 1
+        at = min(max(number if held else last, _reached(tests, levels) - 1), last)
         alone = Count(whole.ends[at].images, self._seen.ends.laptops)
         return removal, _attempt(tests, whole.ends, at, levels.beta, levels.delta, alone)
 
@@ -146,29 +163,60 @@ class Trials:
         """
         if not self._limits:
             return 1.0, 1.0
-        groups = self._groups(*self._tested(self._left(levels)))
+        whole, parts = self._tested(self._left(levels))
+        groups, ends = self._groups(whole, parts), self._ends(whole, parts, levels)
         alpha = max(one.removals[0].bound(levels.delta) for one in groups)
         number = _held([one.removals for one in groups], levels.alpha, levels.delta) - 1
-        tried = slice(number, None) if number >= 0 else slice(-1, None)
-        return alpha, max(test.bound(levels.delta) for one in groups for test in one.ends[tried])
+        tried = slice(min(number, len(ends[0]) - 1), None) if number >= 0 else slice(-1, None)
+        return alpha, max(test.bound(levels.delta) for tests in ends for test in tests[tried])
 
     def _groups(self, whole: Tested, parts: Mapping[str, Tested]) -> list[Tested]:
         return list(parts.values()) or [whole]
 
+    def _ends(self, whole: Tested, parts: Mapping[str, Tested], levels: Levels) -> list[list[Trial]]:
+        """The tests of stickers left of all groups, up to the loosest limit that is tested."""
+        return [one.ends[: self._loosest(levels) + 1] for one in self._groups(whole, parts)]
+
+    def _loosest(self, levels: Levels) -> int:
+        """The number of the limit that stickers left are tested from: the loosest that keeps alpha on the images fitted on.
+
+        At looser limits, which no promise of wrongful removals reaches, more stickers are left, because boxes that miss theirs
+        are released too. Of a policy that was fitted elsewhere it is its own limit.
+        """
+        if self._fitted is None:
+            assert self._draft.risk is not None
+            kept = [limit <= self._draft.risk.max_removal for limit in self._limits]
+        else:
+            groups = zip(*(one.removals for one in self._on_fitted(1.0)), strict=True)
+            kept = [all(one.events <= levels.alpha * one.images for one in group) for group in groups]
+        return max(sum(kept) - 1, 0)
+
+    def _on_fitted(self, left: float) -> list[Tested]:
+        return [tested(one, self._limits, left) for one in self._fitted_parts.values()]
+
     def _left(self, levels: Levels) -> float:
-        """The limit on what is left alone, from the images fitted on: the loosest that would do there, or the one next to it."""
+        """The limit on what is left alone: the loosest that does for every part of those fitted on, or the next."""
         if self._fitted is None:
             return self._draft.max_left_probability
         if not levels.beta or not self._limits:
             return 1.0
-        first = tested(self._fitted, self._limits, 1.0)
-        number = max(_held([first.removals], levels.alpha, levels.delta) - 1, 0)
-        tried = [
-            tested(self._fitted, self._limits[number : number + 1], left).ends[0] for left in LEFT_LIMITS
+        held = _held([one.removals for one in self._on_fitted(1.0)], levels.alpha, levels.delta)
+        loosest = self._loosest(levels)
+        used = {min(max(held - 1, 0), loosest), loosest}
+        sizes = [
+            (self._parts[name] if name else self._seen).ends.laptops / max(fitted.ends.laptops, 1)
+            for name, fitted in self._fitted_parts.items()
         ]
-        chances = control.p_values(tried, levels.beta)
-        enough = np.flatnonzero(chances <= SURE * levels.delta)
-        return LEFT_LIMITS[int(enough[0]) if len(enough) else int(chances.argmin())]
+        chances = [
+            min(
+                _chance_of_proof(one.ends[number], size, levels)
+                for one, size in zip(self._on_fitted(left), sizes, strict=True)
+                for number in used
+            )
+            for left in LEFT_LIMITS
+        ]
+        enough = [left for left, chance in zip(LEFT_LIMITS, chances, strict=True) if chance >= SURE]
+        return enough[0] if enough else LEFT_LIMITS[int(np.argmax(chances))]
 
     def _proved_removal(self, whole: Tested, parts: Mapping[str, Tested], levels: Levels) -> int:
         """The number of the loosest limit that is proved."""
@@ -230,6 +278,16 @@ class Trials:
         )
 
 
+def _chance_of_proof(fitted: Trial, size: float, levels: Levels) -> float:
+    """The chance that ``size`` times as many laptops as those ``fitted`` on prove beta, by how many of these keep a sticker."""
+    laptops = round(size * fitted.images)
+    enough = int(scipy.stats.binom.ppf(levels.delta, laptops, levels.beta))
+    if scipy.stats.binom.cdf(enough, laptops, levels.beta) > levels.delta:
+        enough -= 1
+    right = fitted.images - fitted.events
+    return float(scipy.stats.betabinom.cdf(enough, laptops, fitted.events + 1, right + 1))
+
+
 def _held(groups: Sequence[Sequence[Trial]], level: float, delta: float) -> int:
     """How many limits from the strictest on are proved in all ``groups``: the largest chance of them counts.
 
@@ -241,8 +299,8 @@ def _held(groups: Sequence[Sequence[Trial]], level: float, delta: float) -> int:
 def _reached(groups: Sequence[Sequence[Trial]], levels: Levels) -> int:
     """The number of the strictest limit down to which, from the loosest on, stickers left are proved in all ``groups``.
 
-    A looser limit finishes more laptops alone and leaves no other sticker on those that are finished, so this is the order in
-    which the proof gets harder.
+    A looser limit finishes more laptops alone and leaves no other sticker on those that are finished, where nothing is released
+    that misses its sticker; so this is the order in which the proof gets harder.
     """
     chances = _chances(groups, levels.beta, levels.delta)
     return len(chances) - len(control.fixed_sequence(chances[::-1], levels.delta))

@@ -1,12 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Labelled images and what perception says about them, as calibration reads them."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from sticker_uq.calibration.answers import Answered
+from sticker_uq.evaluation.metrics.decisions import Met, met_labels
 from sticker_uq.evaluation.replay import assessing
 from sticker_uq.io.json_store import JsonStore
 from sticker_uq.io.labelled_images import LabelledSource
@@ -18,7 +22,8 @@ from sticker_uq.scene import FloatArray, IntArray, InvalidInput, ObjectClass, Sc
 class Record:
     """One labelled image: ``boxes`` (N, 4) px and ``labels`` (N,) of what is there, ``assessment`` of what was seen.
 
-    ``workpiece``: the laptop that it shows, "" when nobody says; images of the same one are no independent evidence.
+    ``workpiece``: the laptop that it shows, "" when nobody says; images of the same one are no independent evidence. ``said``:
+    what a person answered about the picture, in place of boxes and labels.
     """
 
     name: str
@@ -26,10 +31,24 @@ class Record:
     labels: NDArray[np.int64]
     assessment: SceneAssessment
     workpiece: str = ""
+    said: Answered | None = None
 
     @property
     def stickers(self) -> FloatArray:
         return self.boxes[self.labels == ObjectClass.STICKER]
+
+    @property
+    def sticker_count(self) -> int:
+        """The stickers on it; of a picture with answers those that no box could release count as one."""
+        return len(self.stickers) if self.said is None else self.said.sticker_count
+
+    def met(self, regions: FloatArray, match_iou: float) -> Met:
+        """What removals of ``regions`` (R, 4) px meet; those of a picture with answers, where ``match_iou`` is the person's, must
+        have been asked about.
+        """
+        if self.said is not None:
+            return self.said.met(regions)
+        return met_labels(regions, self.boxes, self.labels, match_iou)
 
 
 def units_of(records: Sequence[Record]) -> IntArray:
@@ -62,6 +81,15 @@ class Assessed:
     fingerprint: str
 
 
+class Pictures(Protocol):
+    """Pictures of a source, of which ``path`` names the source."""
+
+    @property
+    def path(self) -> Path: ...
+    def __len__(self) -> int: ...
+    def __iter__(self) -> Iterator[SourceImage]: ...
+
+
 def assess(
     source: LabelledSource,
     run: Callable[[ImageSource], Iterable[tuple[SourceImage, SceneAssessment]]],
@@ -69,7 +97,29 @@ def assess(
     identity: str,
     progress: Callable[[], None] = lambda: None,
 ) -> Assessed:
-    """What perception says about every labelled image of ``source``.
+    """What perception says about every labelled image of ``source``, see :func:`see`."""
+    return labelled(source, see(source, run, cache, identity, progress))
+
+
+def labelled(source: LabelledSource, seen: Mapping[str, SceneAssessment]) -> Assessed:
+    """The records of ``source``, whose images were ``seen``, by name."""
+    records = tuple(
+        Record(name, item.boxes, item.labels, seen[name], source.workpiece_of(item, seen[name].stamp_ns))
+        for name, item in source.items.items()
+    )
+    return Assessed(
+        str(source.path), records, source.fingerprint([r.assessment.image_digest for r in records])
+    )
+
+
+def see(
+    source: Pictures,
+    run: Callable[[ImageSource], Iterable[tuple[SourceImage, SceneAssessment]]],
+    cache: JsonStore,
+    identity: str,
+    progress: Callable[[], None] = lambda: None,
+) -> dict[str, SceneAssessment]:
+    """What perception says about every image of ``source``, by name.
 
     ``run`` assesses images in order; ``identity`` names weights and settings: an assessment is taken from ``cache`` if the
     same pixels were assessed under the same identity by the same code. Raises :class:`InvalidInput` for an image that cannot
@@ -84,14 +134,7 @@ def assess(
         cache.put({f"{prefix}:{assessment.image_digest}": assessing.assessment_to_plain(assessment)})
         assessments[item.name] = assessment
         progress()
-    records = tuple(
-        Record(name, item.boxes, item.labels, seen, source.workpiece_of(item, seen.stamp_ns))
-        for name, item in source.items.items()
-        for seen in [assessments[name]]
-    )
-    return Assessed(
-        str(source.path), records, source.fingerprint([r.assessment.image_digest for r in records])
-    )
+    return assessments
 
 
 class _Missing(ImageSource):
@@ -101,7 +144,7 @@ class _Missing(ImageSource):
 
     def __init__(
         self,
-        source: LabelledSource,
+        source: Pictures,
         cache: JsonStore,
         prefix: str,
         known: dict[str, SceneAssessment],

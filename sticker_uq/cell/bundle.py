@@ -27,6 +27,8 @@ from sticker_uq.cell.supervisor_settings import SupervisorNodeSettings
 from sticker_uq.evaluation.bundle_comparison import COMPARISON, BundleComparison
 from sticker_uq.gate import Policy
 from sticker_uq.gate.assumptions.reference_file import SUFFIX, reference_file
+from sticker_uq.gate.policy.limits import Before
+from sticker_uq.gate.policy.signals import scene_signal
 from sticker_uq.io.files import check_output_folder, remove_earlier_result, whole_folder
 from sticker_uq.io.reading import MOST_YAML, child_path, parse_yaml, read_chunks, read_text, show_value
 from sticker_uq.io.setting_fields import Frozen, validate, words
@@ -314,12 +316,18 @@ def _assess_check_image(perception: Perception | Any, policy: Policy) -> SceneAs
         raise InvalidInput(f"a grey picture cannot be assessed: {scene.status_text}")
     if (refusal := policy.refusal(scene)) is not None:
         raise InvalidInput(f"the policy does not fit the detector: {text_of(refusal)}")
-    unmeasured = scene.localization is None or math.isnan(scene.localization.scene_distance)
+    unmeasured = [
+        limit.signal
+        for limit, _ in policy.limits_before(Before.START)
+        if (limit.network or scene.localization is None)  # of a grey picture DiL may be undefined
+        and math.isnan(value := scene_signal(scene, limit.signal))
+        and not policy.releases_unmeasured(limit, value)
+    ]
     # where novelty is switched off the scene is OK
-    if policy.unmeasured_novelty == "ask" and scene.status is Status.DEGRADED and unmeasured:
+    if scene.status is Status.DEGRADED and unmeasured:
         raise InvalidInput(
-            "nothing would be released without a person "
-            f"({scene.status_text}), and the policy has unmeasured_novelty: ask"
+            f"nothing would be released without a person: {scene.status_text}, and the policy limits "
+            f"{', '.join(unmeasured)} (unmeasured_novelty: {policy.unmeasured_novelty})"
         )
     return scene
 

@@ -47,6 +47,7 @@ PANELS = {
         "qualify": "Go from labelled images to a bundle, and say whether it is ready, and why.",
         "improve": "Go from operators' answers to a candidate bundle, compared with the active one.",
         "train": "Train a detector on a COCO folder.",
+        "ask": "Ask yes or no about what could be released, in place of labels for calibrate.",
         "calibrate": "Calibrate a policy with a statistical guarantee on labelled images.",
         "bundle": "Put weights, policy and parameters into one folder, check it, make it active.",
         "monitors": "Study and fit misclassification monitors of single objects.",
@@ -69,7 +70,7 @@ _ALL = "--help-all"
 _SCREEN = 39
 """Lines of the help of a command, unless all of it is wanted; the next prompt needs one, too."""
 COMMANDS = {name: panel for panel, commands in PANELS.items() for name in commands}
-OWN = ("cell", "status", "doctor", "audit", "replay", "evaluate", "quality", "calibrate", "bundle")
+OWN = ("cell", "status", "doctor", "audit", "replay", "evaluate", "quality", "ask", "calibrate", "bundle")
 """The commands of this package; the others of ``COMMANDS`` are those of the lab."""
 ENTRY_POINT_GROUP = "sticker_uq.commands"
 """An entry point of this group, named like the command, refers to a module with ``command`` or ``app``, as a module here has."""

@@ -10,6 +10,7 @@ import numpy as np
 import typer
 from rich.table import Table
 
+from sticker_uq.calibration.asked import AskedPictures, open_pictures
 from sticker_uq.calibration.calibration_report import calibration_report
 from sticker_uq.calibration.fitting import FAMILIAR, FitSettings, Levels, fit_policy, take_over
 from sticker_uq.calibration.making import FIT_SHARE, Divided, assess_sources, evidence, write_policy
@@ -32,7 +33,7 @@ from sticker_uq.perception import PerceptionSettings
 from sticker_uq.scene import InvalidInput
 
 _OF_FITTING = ("signals", "calibration", "saliency", "percentile", "familiar", "split_seed")
-_CACHE = Path.home() / ".cache" / "sticker_uq" / "assessments.sqlite"
+CACHE = Path.home() / ".cache" / "sticker_uq" / "assessments.sqlite"
 
 
 @settings_options("settings", PerceptionSettings, "detector", also_known=NODE_ONLY)
@@ -40,13 +41,15 @@ def command(
     context: typer.Context,
     settings: PerceptionSettings,
     data: list[Path] = option(
-        ..., "COCO folder, or rosbag2 folder with an annotations.json in it; may be repeated."
+        ...,
+        "COCO folder, rosbag2 folder with an annotations.json in it, or folder with the answers of `sticker-uq ask`; may be "
+        "repeated.",
     ),
     out: Path = output_file(Path("policy.yaml"), "Policy file to write; NAME.reference.csv goes beside it."),
     part: list[str] | None = option(
         None,
-        "NAME=FOLDER[,FOLDER...]: a part of the laptops, by folders of --data; may be repeated. The promises then hold for "
-        "each part by itself.",
+        "NAME=FOLDER[,FOLDER...]: a part of the laptops, by folders of --data and --fit-data; may be repeated. The promises "
+        "then hold for each part by itself.",
     ),
     report: Path | None = output_file(None, "Report to write: FILE.html or FILE.md."),
     alpha: Alpha = 0.01,
@@ -58,6 +61,10 @@ def command(
         "was fitted on other laptops.",
     ),
     split_seed: int = option(0, "Seed of that split.", min=0),
+    fit_data: list[Path] | None = option(
+        None,
+        "Folder as of --data, of other laptops: all of them are fitted on, and all of --data prove; may be repeated.",
+    ),
     base: Path | None = option(None, "Policy whose other limits are kept; default: config/limits.yaml."),
     calibration: Literal["isotonic", "temperature", "none"] = option(
         "isotonic",
@@ -87,7 +94,7 @@ def command(
     camera: str = option("", "Frame of the camera that the policy is for; empty: any."),
     valid_days: int = option(0, "Days until the policy expires; 0: it does not.", min=0, max=36_500),
     topic: Topic = None,
-    cache: Path = option(_CACHE, "File that caches assessments between runs."),
+    cache: Path = option(CACHE, "File that caches assessments between runs."),
     jobs: Jobs = 0,
     ray_address: RayAddress = "",
 ) -> None:
@@ -107,26 +114,38 @@ def command(
         raise InvalidInput(f"--signals {', '.join(unknown)}: expected some of {', '.join(SIGNALS)}")
     if named and settings.panel and panel_combination == "risk":
         raise InvalidInput("--signals with --panel: expected --panel-combination any, or no --signals")
-    parts = _parts(part or (), data)
+    parts = _parts(part or (), data, fit_data or ())
     kept = Policy.load(base or share_folder() / "config" / "limits.yaml")
     if settings.panel:
         panel = (kept.panel or PanelRule()).model_copy(update={"combination": panel_combination})
         kept = kept.model_copy(update={"panel": panel})
+    if fit_data and (given := _given(context, ("fit_share", "split_seed"))):
+        raise InvalidInput(
+            f"{given} with --fit-data: expected none, the folders say which laptops are fitted on"
+        )
     if not fit_share:
         _refuse_fitting(context, kept, beta)
-    sources = [LabelledSource(path, topic) for path in data]
+    others = [LabelledSource(path, topic) for path in fit_data or ()]
+    proving = [open_pictures(path, topic) for path in data]
+    sources = [*others, *proving]
     for source in sources:
         tell_of_source(source.path, source.remarks, "")
-    check_objects([item for source in sources for item in source.items.values()], ", ".join(map(str, data)))
-    known = evidence(sources, delta, fit_share, split_seed)
+    _check_labels(context, sources, fit_share if not others else 0.0)
+    known = evidence(proving, delta, 0.0 if others else fit_share, split_seed)
     typer.echo(known.text(), err=True)
     known.check(alpha, beta)
     with counting() as bar:
         advance = partial(bar.advance, bar.add_task("assessing", total=sum(map(len, sources))))
         needed = kept.unmeasured_novelty == "ask"
         assessed = assess_sources(sources, settings, cache, advance, jobs, ray_address, needed)
+    for source, found in zip(sources, assessed, strict=True):
+        if isinstance(source, AskedPictures) and (left_out := source.left_out(len(found.records))):
+            typer.echo(left_out, err=True)
     _tell_of_workpieces(sources, [record for part in assessed for record in part.records])
-    divided = Divided.of(assessed, fit_share, split_seed)
+    if others:
+        divided = Divided.apart(assessed[: len(others)], assessed[len(others) :])
+    else:
+        divided = Divided.of(assessed, fit_share, split_seed)
     if fit_share:
         chosen = choose_kind(divided.fit, calibration, match_iou)
         if chosen.kind != calibration:
@@ -145,8 +164,10 @@ def command(
         draft = fit_policy(divided.fit, kept, how, say)
     else:
         draft = take_over(kept, beta > 0)
-    numbers = {name: divided.proof_numbers(folders) for name, folders in parts.items()}
-    policy = Trials(draft, divided.fit, divided.proof, match_iou, numbers).policy(levels)
+    numbers, fit_numbers = (
+        {name: divided.numbers_of(folders, fit) for name, folders in parts.items()} for fit in (False, True)
+    )
+    policy = Trials(draft, divided.fit, divided.proof, match_iou, numbers, fit_numbers).policy(levels)
     policy = divided.sign(policy, command_line(), camera, valid_days)
     if report is not None:
         text = calibration_report(policy, draft, divided, levels, html=report.suffix == ".html")
@@ -155,16 +176,17 @@ def command(
     _print(policy, out)
 
 
-def _parts(given: Sequence[str], data: Sequence[Path]) -> dict[str, set[str]]:
-    """The folders of each part that ``given`` names, as they are called in ``data``."""
-    known = {path.absolute(): str(path) for path in data}
+def _parts(given: Sequence[str], data: Sequence[Path], others: Sequence[Path]) -> dict[str, set[str]]:
+    """The folders of each part that ``given`` names, as they are called in ``data`` or ``others``, some of them in ``data``."""
+    known = {path.absolute(): str(path) for path in (*data, *others)}
+    proving = {path.absolute() for path in data}
     parts: dict[str, set[str]] = {}
     for text in given:
         name, _, folders = text.partition("=")
-        named = [Path(folder).absolute() for folder in folders.split(",") if folder]
-        if not name or not named or name in parts or not all(path in known for path in named):
+        named = {Path(folder).absolute() for folder in folders.split(",") if folder}
+        if not name or name in parts or not named <= known.keys() or not named & proving:
             raise InvalidInput(
-                f"--part {text}: expected NAME=FOLDER[,FOLDER...], each name once, with folders of --data"
+                f"--part {text}: expected NAME=FOLDER[,FOLDER...], each name once, with folders of --data or --fit-data"
             )
         parts[name] = {known[path] for path in named}
     return parts
@@ -172,17 +194,42 @@ def _parts(given: Sequence[str], data: Sequence[Path]) -> dict[str, set[str]]:
 
 def _refuse_fitting(context: typer.Context, kept: Policy, beta: float) -> None:
     """InvalidInput where nothing is to be fitted, and an option says how, or ``kept`` was not fitted."""
-    sources = {name: context.get_parameter_source(name) for name in _OF_FITTING}
-    given = [name for name, source in sources.items() if source and source.name == "COMMANDLINE"]
-    if given:
-        options = ", ".join(f"--{name.replace('_', '-')}" for name in given)
+    if given := _given(context, (*_OF_FITTING, "fit_data")):
         raise InvalidInput(
-            f"{options} with --fit-share 0: expected none, the score of --base is taken as it is"
+            f"{given} with --fit-share 0: expected none, the score of --base is taken as it is"
         )
     take_over(kept, beta > 0)
 
 
-def _tell_of_workpieces(sources: Sequence[LabelledSource], records: Sequence[Record]) -> None:
+def _check_labels(
+    context: typer.Context, sources: Sequence[LabelledSource | AskedPictures], fit_share: float
+) -> None:
+    """InvalidInput where labels lack a class, or where answers are to do what only labels can."""
+    labelled = [source for source in sources if isinstance(source, LabelledSource)]
+    answered = [source for source in sources if isinstance(source, AskedPictures)]
+    if labelled:
+        items = [item for source in labelled for item in source.items.values()]
+        check_objects(items, ", ".join(str(source.path) for source in labelled))
+    if answered and fit_share:
+        raise InvalidInput(
+            f"{answered[0].file}: answers prove a score and fit none, which takes boxes of all objects: expected --fit-share 0 "
+            "and --base, a policy whose score was fitted on other laptops"
+        )
+    given = context.get_parameter_source("match_iou")
+    if answered and given and given.name == "COMMANDLINE":
+        raise InvalidInput(
+            f"--match-iou with {answered[0].file}: expected none, a person said which box takes a sticker"
+        )
+
+
+def _given(context: typer.Context, names: Sequence[str]) -> str:
+    """Which of the options ``names`` are on the command line, as they are written there."""
+    sources = {name: context.get_parameter_source(name) for name in names}
+    given = [name for name, source in sources.items() if source and source.name == "COMMANDLINE"]
+    return ", ".join(f"--{name.replace('_', '-')}" for name in given)
+
+
+def _tell_of_workpieces(sources: Sequence[LabelledSource | AskedPictures], records: Sequence[Record]) -> None:
     for source in sources:
         if source.recorded and not source.workpieces:
             typer.echo(

@@ -9,6 +9,7 @@ import asyncio
 import json
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -221,27 +222,17 @@ class Cell(Protocol):
         """Take note that a wrong token came from ``address``, of so many from there lately and so many in all."""
 
 
-def make_app(
-    state: ConsoleState,
-    cell: Cell,
+def page_app(
+    page_file: str,
     access: Access,
     addresses: Addresses,
-    cookie: str = "sticker_uq",
-    closing: threading.Event | None = None,
+    cookie: str,
+    wrong_token: Callable[[str, int, int], None] = lambda *_: None,
 ) -> FastAPI:
-    closing = closing or threading.Event()
+    """A page of ``page/`` behind the :class:`Guard`, with its sign-in, words and files; ``wrong_token``: see :class:`Cell`."""
     app = FastAPI(title="sticker_uq console", openapi_url=None, dependencies=[Depends(in_time)])
     app.add_middleware(Guard, access=access, addresses=addresses, cookie=cookie)
     wrong = WrongTokens()
-    pages: dict[WebSocket, bool] = {}
-    waiting = ThreadPoolExecutor(MOST_PAGES, thread_name_prefix="page")
-
-    def tell() -> None:
-        cell.watched(len(pages), sum(pages.values()))
-
-    def person_of(request: Request, name: str) -> Person:
-        proved: str = request.scope[NAME]
-        return Person(proved or name, bool(proved))
 
     @app.exception_handler(RequestValidationError)
     async def refuse(_: Request, error: RequestValidationError) -> Response:
@@ -252,7 +243,7 @@ def make_app(
     def page(request: Request) -> FileResponse:
         if not request.scope[SIGNED_IN]:
             return FileResponse(PAGE / "sign_in.html", 401)
-        return FileResponse(PAGE / "index.html")
+        return FileResponse(PAGE / page_file)
 
     # a module, so that the browser waits for it as for the rest: a page that shows HOLD also takes it
     @app.get("/static/words.js")
@@ -272,14 +263,6 @@ def make_app(
             raise HTTPException(404, "there is no such file")
         return FileResponse(PAGE / name)
 
-    @app.get("/picture/{stamp_ns}.jpg")
-    def picture(stamp_ns: int) -> Response:
-        return _image(cell.picture(stamp_ns), "image/jpeg")
-
-    @app.get("/heat/{stamp_ns}.png")
-    def heat(stamp_ns: int) -> Response:
-        return _image(cell.heat(stamp_ns), "image/png")
-
     @app.get("/session")
     def session(request: Request) -> Response:
         return Response(status_code=204 if request.scope[SIGNED_IN] else 401)
@@ -289,13 +272,44 @@ def make_app(
         if not access.accepts(body.secret):
             address = request.client.host if request.client is not None else ""
             lately, delay_s = wrong.another(address)
-            cell.wrong_token(address, lately, wrong.count)
+            wrong_token(address, lately, wrong.count)
             await slow_down(delay_s)
             raise HTTPException(401, "wrong token")
         response = Response(status_code=204)
         secure = request.headers["origin"].startswith("https:")
         response.set_cookie(cookie, access.cookie, secure=secure, httponly=True, samesite="strict")
         return response
+
+    return app
+
+
+def make_app(
+    state: ConsoleState,
+    cell: Cell,
+    access: Access,
+    addresses: Addresses,
+    cookie: str = "sticker_uq",
+    closing: threading.Event | None = None,
+) -> FastAPI:
+    closing = closing or threading.Event()
+    app = page_app("index.html", access, addresses, cookie, cell.wrong_token)
+    pages: dict[WebSocket, bool] = {}
+    waiting = ThreadPoolExecutor(MOST_PAGES, thread_name_prefix="page")
+
+    def tell() -> None:
+        cell.watched(len(pages), sum(pages.values()))
+
+    def person_of(request: Request, name: str) -> Person:
+        proved: str = request.scope[NAME]
+        return Person(proved or name, bool(proved))
+
+    @app.get("/picture/{stamp_ns}.jpg")
+    def picture(stamp_ns: int) -> Response:
+        return image_response(cell.picture(stamp_ns), "image/jpeg")
+
+    @app.get("/heat/{stamp_ns}.png")
+    def heat(stamp_ns: int) -> Response:
+        return image_response(cell.heat(stamp_ns), "image/png")
 
     @app.post("/answer")
     async def answer(body: PersonsAnswer, request: Request) -> Accepted:
@@ -355,5 +369,5 @@ async def in_time(until: float | None = None) -> None:
         raise HTTPException(408, "it came too late: the page has reported it as not done")
 
 
-def _image(data: bytes, media_type: str) -> Response:
+def image_response(data: bytes, media_type: str) -> Response:
     return Response(data, media_type=media_type) if data else Response(status_code=204)

@@ -4,10 +4,12 @@
 import errno
 import socket
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import uvicorn
 from pydantic import Field
+from starlette.types import ASGIApp
 
 from sticker_uq.console.access import (
     EVERY_ADDRESS,
@@ -57,20 +59,23 @@ class ConsoleSettings(Frozen):
     """Memory for them, MB; the newest are kept"""
 
 
-class PageServer:
-    """Serves the page of ``cell`` until :meth:`close`. ``port``: where; ``address``: the same as a link.
+class AppServer:
+    """Serves the page that ``make`` makes of access, addresses, name of the cookie and an event that is set when it closes, until
+    :meth:`close`. ``port``: where; ``address``: the same as a link.
 
     Raises :class:`InvalidInput` when the address cannot be listened on, or is reachable from other machines without a sign-in.
     """
 
-    def __init__(self, state: ConsoleState, cell: Cell, settings: ConsoleSettings) -> None:
-        access, origins = _access(settings), origins_of(settings.origins)
+    def __init__(
+        self, make: Callable[[Access, Addresses, str, threading.Event], ASGIApp], settings: ConsoleSettings
+    ) -> None:
+        access, origins = access_of(settings), origins_of(settings.origins)
         listener = _listen(settings.host, settings.port)
         self.port: int = listener.getsockname()[1]
         addresses = Addresses(settings.host, self.port, origins)
         self._closing = threading.Event()
         config = uvicorn.Config(
-            make_app(state, cell, access, addresses, f"sticker_uq_{self.port}", self._closing),
+            make(access, addresses, f"sticker_uq_{self.port}", self._closing),
             http="h11",
             ws="websockets-sansio",
             ws_max_size=_MOST_SAID,
@@ -92,7 +97,15 @@ class PageServer:
         self._thread.join(_CLOSING_S)
 
 
-def _access(settings: ConsoleSettings) -> Access:
+class PageServer(AppServer):
+    """Serves the page of ``cell``."""
+
+    def __init__(self, state: ConsoleState, cell: Cell, settings: ConsoleSettings) -> None:
+        super().__init__(lambda *reached_by: make_app(state, cell, *reached_by), settings)
+
+
+def access_of(settings: ConsoleSettings) -> Access:
+    """Whom the page lets in; raises what :class:`AppServer` raises of them."""
     host, local = settings.host, is_loopback(settings.host)
     if settings.name_header and not local:
         raise InvalidInput(

@@ -14,7 +14,13 @@ from sticker_uq.gate.operator.answers import Answer, OperatorAnswer, OperatorAns
 from sticker_uq.gate.policy.limits import Before
 from sticker_uq.gate.policy.policy import Policy
 from sticker_uq.gate.policy.rules import is_possible_logo, judge_object, within
-from sticker_uq.gate.policy.signals import UNEXPLAINED, object_signals, scene_saliency, scene_signal
+from sticker_uq.gate.policy.signals import (
+    UNEXPLAINED,
+    holder_of,
+    object_signals,
+    scene_saliency,
+    scene_signal,
+)
 from sticker_uq.plain import to_plain
 from sticker_uq.scene import (
     ObjectClass,
@@ -105,7 +111,7 @@ def _verdicts(assessment: SceneAssessment, policy: Policy, memory: OperatorAnswe
     protected = [
         o for o in seen if is_possible_logo(o, policy) and not _not_there(memory.against(as_box(o.box)))
     ]
-    verdicts = []
+    verdicts: list[ObjectVerdict] = []
     for index, one in enumerate(seen):
         verdict = _said_by_operator(one, approved.get(index), memory)
         if verdict is None:
@@ -118,7 +124,7 @@ def _verdicts(assessment: SceneAssessment, policy: Policy, memory: OperatorAnswe
         reason = Reason("operator_drew")
         unseen = ObservedObject.drawn(first_free + number, ObjectClass.STICKER, np.asarray(answer.box))
         verdicts.append(ObjectVerdict(unseen, Verdict.REMOVE, (reason,), True))
-    return tuple(verdicts)
+    return tuple(replace(verdict, margin=policy.blade_margin) for verdict in verdicts)
 
 
 def _approved(
@@ -191,8 +197,9 @@ def _doubts(assessment: SceneAssessment, policy: Policy, before: Before) -> list
         passed, reason = within(limit.signal, value, highest)
         if passed or policy.releases_unmeasured(limit, value):
             continue
-        if limit.network and assessment.localization is not None and math.isnan(value):
-            # only this is missing, and not distinctive localization too
+        looked = holder_of(assessment, limit.signal) is not None
+        if limit.network and looked and math.isnan(value):
+            # the network is missing, and not the distinctive localization that carries its other values
             reason = replace(reason, code="no_novelty_network")
         places = _places(assessment, reason, limit.place) if limit.place else []
         # objectness is what a place has: its reason says it all

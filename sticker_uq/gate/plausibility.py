@@ -11,7 +11,7 @@ from sticker_uq.gate.policy.limits import Before
 from sticker_uq.gate.policy.policy import LIMITS, Policy
 from sticker_uq.gate.policy.policy_schema import POLICY_REFUSALS
 from sticker_uq.gate.policy.rules import at_least, within
-from sticker_uq.gate.policy.signals import DIL, UNEXPLAINED
+from sticker_uq.gate.policy.signals import DIL, OF_ASSESSMENT, UNEXPLAINED, holder_of
 from sticker_uq.gate.settings import GateSettings, nanoseconds
 from sticker_uq.gate.state import BlockReason, GateState, SceneFacts, SeenPixels
 from sticker_uq.geometry import ScenePoses
@@ -239,10 +239,14 @@ _ROUNDING = 1e-3
 """By so much a share may leave its range through the rounding of sums in float32."""
 _SHARE = (0.0, 1.0)
 _AMOUNT = (0.0, math.inf)
+_OF_SCENES = {
+    limit.signal: (0.0, limit.off) for limit in LIMITS.values() if limit.before is not Before.REMOVAL
+}
+_SCENE = {name: ends for name, ends in _OF_SCENES.items() if name in OF_ASSESSMENT}
 _LOCALIZATION = {
     **dict.fromkeys(("complete_localization", "background_localization"), _AMOUNT),
     **dict.fromkeys((DIL, "decision_threshold"), _SHARE),
-    **{limit.signal: (0.0, limit.off) for limit in LIMITS.values() if limit.before is not Before.REMOVAL},
+    **{name: ends for name, ends in _OF_SCENES.items() if name not in OF_ASSESSMENT},
 }
 _EXPOSURE = {"mean_level": (0.0, 255.0), "dark_share": _SHARE, "saturated_share": _SHARE} | dict.fromkeys(
     ("noise", "sharpness"), _AMOUNT
@@ -271,7 +275,9 @@ def range_problem(assessment: SceneAssessment, policy: Policy | None = None) -> 
     localization = assessment.localization
     if policy is None or localization is None or math.isnan(localization.dil):
         return None  # without saliency or localization the policy asks anyway
-    missing = (name for name in _check_ranges(policy) if math.isnan(getattr(localization, name)))
+    missing = (
+        name for name in _check_ranges(policy) if math.isnan(getattr(holder_of(assessment, name), name))
+    )
     return next((Reason("not_measured", name) for name in missing), None)
 
 
@@ -288,6 +294,7 @@ def _values(assessment: SceneAssessment) -> Iterator[_Value]:
         for probability in observed.probabilities:
             yield "probability", float(probability), _SHARE
         yield from _with_ranges(observed, _OBJECT)
+    yield from _with_ranges(assessment, _SCENE)
     if assessment.localization is not None:
         yield from _with_ranges(assessment.localization, _LOCALIZATION)
         for region in assessment.localization.unexplained:
@@ -296,6 +303,8 @@ def _values(assessment: SceneAssessment) -> Iterator[_Value]:
         yield from _with_ranges(assessment.exposure, _EXPOSURE)
 
 
-def _with_ranges(part: ObservedObject | Localization | Exposure, ranges: _Ranges) -> Iterator[_Value]:
+def _with_ranges(
+    part: SceneAssessment | ObservedObject | Localization | Exposure, ranges: _Ranges
+) -> Iterator[_Value]:
     for name, limits in ranges.items():
         yield name, getattr(part, name), limits

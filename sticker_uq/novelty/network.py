@@ -88,7 +88,7 @@ class NoveltyMaps:
 
     ``foreign`` and ``sticker`` (h, w): probability that the cell shows one. A cell is ``cell`` (width, height) px.
     ``boxes`` (K, 4) float32 px: the visible part of the stickers that it detects, of known kinds and of others;
-    ``scores`` (K,): the probability of each, the highest first. ``distance``: scene distance (:class:`SceneReference`).
+    ``scores`` (K,): the probability of each, the highest first. ``distance``: of the scene, 1 at the network's limit.
     """
 
     foreign: FloatArray
@@ -104,11 +104,12 @@ class NoveltyNetwork(nn.Module):
     """Maps pictures (n, 3, H, W) from :func:`network_input` to (n, 8, h, w): logits of CHANNELS, and BOX; STRIDE px per cell.
 
     A MobileNetV3 (Howard et al. 2019) down to 16 px per cell, and a decoder that joins three of its resolutions. ``reference``:
-    of the means and standard deviations of its maps; ``quality``: as measured after training, None where it was not; ``size``: of
-    the input, as SIZE.
+    of the means and standard deviations of its maps; ``limit``: distance by that up to which a scene is familiar; ``quality``: as
+    measured after training, None where it was not; ``size``: of the input, as SIZE.
     """
 
     quality: NoveltyQuality | None = None
+    limit: float = 1.0
 
     def __init__(self, size: tuple[int, int] = SIZE) -> None:
         super().__init__()
@@ -143,6 +144,10 @@ class NoveltyNetwork(nn.Module):
         larger = F.interpolate(sixteenth, eighth.shape[-2:], mode="bilinear", align_corners=False)
         joined = self.coarse(torch.cat([larger, eighth], dim=1))
         return torch.as_tensor(self.head(torch.cat([joined, self.fine(quarter)], dim=1)))
+
+    def scene_distance(self, activations: Tensor) -> float:
+        """Distance of a scene with ``activations`` (C,), of :func:`scene_activations`, in units of the limit."""
+        return self.reference.distance(activations) / self.limit
 
     def start_from(self, blocks: nn.Sequential) -> None:
         """Copy the weights of the first ``blocks`` of another MobileNetV3."""
@@ -194,7 +199,7 @@ def novelty_maps(
         pixels = _prepare(network, image)
         made, statistics = compute(pixels) if run is None else run("novelty", compute, [pixels])
         found = made.cpu()
-        distance = network.reference.distance(statistics)
+        distance = network.scene_distance(statistics)
     foreign, _, sticker, middle = found[: len(CHANNELS) + 1].sigmoid().numpy()
     boxes, scores = _boxes(torch.from_numpy(middle), found[len(CHANNELS) + 1 :], cell, (width, height))
     return NoveltyMaps(foreign, sticker, (width, height), cell, boxes, scores, distance)
@@ -233,14 +238,14 @@ def _boxes(
 
 
 def save_network(network: NoveltyNetwork, detector: StochasticDetector, path: str | os.PathLike[str]) -> None:
-    """Write ``network``, which started from ``detector``, and its quality, in half precision.
+    """Write ``network``, which started from ``detector``, its limit and its quality, in half precision.
 
     OSError when the disk fails, InvalidInput for a network without a reference.
     """
     quality = {} if network.quality is None else {"quality": network.quality.to_dict()}
     size = {} if network.size == SIZE else {"size": list(network.size)}
     metadata = {"model": detector.name, "role": NETWORK_ROLE, "detector": detector.weights_hash}
-    save_weights(network, path, {**metadata, **size, **quality}, half=True)
+    save_weights(network, path, {**metadata, "limit": network.limit, **size, **quality}, half=True)
 
 
 def load_network(path: str | os.PathLike[str], device: torch.device | str = "cpu") -> NoveltyNetwork:
@@ -264,6 +269,7 @@ def read_network(path: str | os.PathLike[str]) -> NoveltyNetwork:
             f"{path}: has other layers than this version's network, expected one that it wrote"
         )
     network.load_state_dict(state, strict=False)
+    network.limit = _limit_of(metadata, path)
     network.quality = _quality_of(metadata, path)
     return network
 
@@ -279,6 +285,14 @@ def _size_of(metadata: Mapping[str, Any], path: str | os.PathLike[str]) -> tuple
         raise InvalidInput(
             f"{path}: size {size!r} cannot be used ({error}), expected that of `sticker-uq dil learn`"
         ) from None
+
+
+def _limit_of(metadata: Mapping[str, Any], path: str | os.PathLike[str]) -> float:
+    """The limit in the ``metadata`` of file ``path``; files of before 0.4 have none, and their unit was meant as the limit."""
+    limit = metadata.get("limit", 1.0)
+    if isinstance(limit, bool) or not isinstance(limit, int | float) or not 0.0 < limit < math.inf:
+        raise InvalidInput(f"{path}: limit {limit!r} of the scene distance, expected a number above 0")
+    return float(limit)
 
 
 def _quality_of(metadata: Mapping[str, Any], path: str | os.PathLike[str]) -> NoveltyQuality | None:

@@ -73,7 +73,7 @@ class NoveltyEstimator:
         def measured() -> ImageNovelty:
             if self._objects:
                 return novelty_from_network(network, image, self._detector)
-            return ImageNovelty(distance=network.reference.distance(scene_activations(network, image)))
+            return ImageNovelty(distance=network.scene_distance(scene_activations(network, image)))
 
         return measured if self._detector.device.type != "cpu" else self._beside.submit(measured).result
 
@@ -118,7 +118,7 @@ def novelty_from_network(
 
 
 class ImageNovelty:
-    """The novelty of one image, ``scene``, 0..1, of places in it, and its scene ``distance``; NaN where it was not measured."""
+    """The novelty of one image, ``scene``, 0..1, of places in it, and its ``distance``, 1 at the limit; NaN: not measured."""
 
     def __init__(
         self,

@@ -161,7 +161,7 @@ class Perception:
                     if plain is not None:
                         with _time_stage(timings, "dil"):
                             found = localize(plain, settings.localization, keep_saliency, novel.maps)
-                            localization = replace(found, novelty=novel.scene, scene_distance=novel.distance)
+                            localization = replace(found, novelty=novel.scene)
                     # waited for as late as possible: the network computes while it is measured
                     seed = image_seed(digest(), settings.seed)
                     with _time_stage(timings, "sample"):
@@ -196,6 +196,7 @@ class Perception:
                     unstable=unstable,
                     uncertainty=uncertainty,
                     localization=localization,
+                    scene_distance=novel.distance,
                 )
             except (RuntimeError, MemoryError, TooManyBoxes) as error:
                 scene = replace(scene, status_text=self._reason(error))

@@ -49,7 +49,7 @@ class PerceptionSettings(DetectorSettings):
     photo: bool = False
     """whether a network that has seen photographs gives a second opinion about every object, where a head for it,
     NAME_photo.safetensors, lies beside the weights"""
-    last_look: bool = False
+    last_look: bool = True
     """whether it is measured if a hand or a gripper is in front of the laptop, where NAME_front.safetensors lies beside the
     weights, and where patches of a sticker are that no box shows, where NAME_patches.safetensors does"""
     panel: str = ""

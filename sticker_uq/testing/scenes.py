@@ -112,8 +112,9 @@ def assessment(
         uncertainty=ImageUncertainty(len(objects), len(unstable)),
         localization=None
         if dil is None
-        else Localization(100.0, 100.0 * dil, dil, 0.5, unexplained_objectness=0.0, scene_distance=0.5),
+        else Localization(100.0, 100.0 * dil, dil, 0.5, unexplained_objectness=0.0),
         exposure=Exposure(90.0, 0.02, 0.01),
         image_publishers=("/camera",),
+        scene_distance=0.5,
     )
     return replace(scene, **changes)

@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 import sticker_uq.cli.calibrate as command
 from sticker_uq.calibration.control import Trial, p_values, smallest_level
 from sticker_uq.calibration.fitting import Levels, fit_policy
+from sticker_uq.calibration.making import LabelEvidence
 from sticker_uq.calibration.planning import Prospect, Units, count_units
 from sticker_uq.calibration.probability import choose_kind
 from sticker_uq.calibration.proving import Trials
@@ -139,6 +140,13 @@ def test_the_share_to_fit_on_is_named_that_would_do(labelled, tmp_path, monkeypa
     assert "takes 114 or more laptops in the proof, there are 60" in said(
         *base, "--alpha", "0.02", "--beta", "0", "--fit-share", "0"
     )
+
+
+def test_laptops_without_a_sticker_are_needed_to_fit_a_cut_off_and_not_to_prove_one():
+    units = Units(60, 60)
+    LabelEvidence(60, True, False, False, Prospect(units, 0.1, 0, 0.0)).check(0.1, 0.1)
+    with pytest.raises(InvalidInput, match="no labelled image shows a laptop without stickers"):
+        LabelEvidence(100, True, False, False, Prospect(units, 0.1, 40)).check(0.1, 0.1)
 
 
 def test_a_hundred_more_labels_prove_what_the_binomial_says():

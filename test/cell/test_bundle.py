@@ -3,6 +3,7 @@
 
 import datetime as dt
 import hashlib
+import shutil
 from pathlib import Path
 
 import cv2
@@ -15,6 +16,7 @@ from sticker_uq.cell.bundle import MANIFEST, MOST_FILE, Bundle, _copy, create_bu
 from sticker_uq.cell.processes import CellOptions, cell_processes
 from sticker_uq.cell.supervisor_settings import SupervisorNodeSettings
 from sticker_uq.cli import app
+from sticker_uq.detection.weights import packaged_weights
 from sticker_uq.gate import Policy
 from sticker_uq.gate.assumptions.drift import Reference
 from sticker_uq.gate.policy.policy_schema import Guarantee
@@ -205,16 +207,26 @@ def test_a_policy_of_another_detector_makes_no_bundle(tmp_path, validity, messag
     assert not out.parent.exists()
 
 
+def without_network(folder: Path) -> str:
+    """The packaged weights as a file beside which no novelty network lies."""
+    packaged = packaged_weights(SETTINGS.model)
+    assert packaged is not None
+    return shutil.copy(packaged, folder / "mine.safetensors")
+
+
 def test_a_policy_that_could_never_release_anything_makes_no_bundle(tmp_path):
-    with pytest.raises(InvalidInput, match="nothing would be released without a person"):
-        create_bundle(tmp_path / "bundle", SETTINGS.model_copy(update={"dil": False}), PACKAGED)
-    assert list(tmp_path.iterdir()) == []
+    weights = without_network(tmp_path)
+    for changes, named in (({"dil": False}, "dil"), ({"weights": weights}, "scene_distance")):
+        with pytest.raises(InvalidInput, match=rf"nothing would be released .* the policy limits {named} \("):
+            create_bundle(tmp_path / "bundle", SETTINGS.model_copy(update=changes), PACKAGED)
+    assert list(tmp_path.iterdir()) == [Path(weights)]
 
 
 def test_a_bundle_that_releases_where_novelty_is_not_measured_says_so(tmp_path, bundle):
     file = tmp_path / "policy.yaml"
     file.write_text(PACKAGED.read_text().replace("unmeasured_novelty: ask", "unmeasured_novelty: release"))
-    create = ["bundle", "create", "--policy", str(file), "--passes", "2", "--no-dil", "--device", "cpu"]
+    create = ["bundle", "create", "--policy", str(file), "--passes", "2", "--device", "cpu"]
+    create += ["--weights", without_network(tmp_path)]
     made = CliRunner().invoke(app, [*create, "--out", str(tmp_path / "bundle")], catch_exceptions=False)
     warning = "stickers are released in unfamiliar scenes too"
     assert warning in made.output

@@ -152,7 +152,7 @@ def test_the_packaged_weights_and_their_novelty(small_packaged, monkeypatch):
     with simulated_gpu():
         scene = Perception(settings.model_copy(update={"device": "cuda"})).assess(picture())
     assert scene.status == plain.status
-    assert scene.localization.scene_distance == pytest.approx(plain.localization.scene_distance, abs=1e-3)
+    assert scene.scene_distance == pytest.approx(plain.scene_distance, abs=1e-3)
 
 
 @each_kind

@@ -48,7 +48,8 @@ def assessment() -> SceneAssessment:
         objects=tuple(replace(one, novelty=0.1) for one in objects),
         unstable=unstable,
         uncertainty=uncertainty,
-        localization=Localization(1000.0, 210.0, 0.21, 0.6, scene_distance=0.5),
+        localization=Localization(1000.0, 210.0, 0.21, 0.6),
+        scene_distance=0.5,
         timings={"encode": 10.0, "sample": 30.0, "total": 40.0},
     )
 

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
+from sticker_uq.calibration.answers import read_answers
 from sticker_uq.detection.weights import load_into
 from sticker_uq.evaluation.replay.recording import read_recording
 from sticker_uq.gate import Policy
@@ -150,6 +151,31 @@ def _weights(data: bytes, folder: Path) -> None:
     load_into(examples.model(), examples.MODEL, write(data, folder / f"weights{suffix}"))
 
 
+def _answers(data: bytes, folder: Path) -> None:
+    for one in read_answers(write(data, folder / "answers.jsonl"))[1].values():
+        assert one.covers([box.box for box in one.boxes])
+        assert (
+            len(one.met(np.array([box.box for box in one.boxes]).reshape(-1, 4)).peeled) <= one.sticker_count
+        )
+
+
+def _answer_lines(document: Any) -> bytes:
+    return b"".join(
+        as_json(line) + b"\n" for line in (document if isinstance(document, list) else [document])
+    )
+
+
+def _answers_document() -> list[Any]:
+    about = {"format": "answers 1", "model_hash": "m", "settings_hash": "s", "panel_hash": ""}
+    boxes = [
+        {"box": [1.0, 2.0, 30.5, 40.0], "answer": "sticker"},
+        {"box": [2.0, 2.0, 30.0, 40.0], "answer": "takes_logo", "same_as": 0},
+        {"box": [50.0, 2.0, 80.0, 40.0], "answer": "no_sticker"},
+    ]
+    said = {"image": "a", "name": "a.jpg", "boxes": boxes, "other": True, "time": ""}
+    return [about, said, said | {"image": "b"}, {"undo": "b"}]
+
+
 def _policy(data: bytes, folder: Path) -> None:
     Policy.load(write(data, folder / "policy.yaml"))
 
@@ -169,6 +195,7 @@ TARGETS: dict[str, Target] = {
     "recording": Target(_recording, _recordings, share=0.25),
     "recording_metadata": Target(_metadata, documents=_metadata_documents, written=as_yaml, share=0.25),
     "coco": Target(_coco, documents=lambda: [examples.coco()]),
+    "answers": Target(_answers, documents=lambda: [_answers_document()], written=_answer_lines),
     "policy": Target(_policy, documents=_policy_documents, written=as_yaml),
     "weights": Target(_weights, examples.weights),
 }

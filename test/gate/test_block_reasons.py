@@ -16,8 +16,8 @@ BROKEN = ev.AssumptionBroken(DRIFT)
 FULL = Reason.of("audit_write_failed", detail="no space left on device")
 BEHIND = Reason.of("audit_behind", seconds=3)
 OTHERS = Reason.of("other_gate_publishers", names="a, b")
-UNEXPLAINED = Localization(100.0, 20.0, 0.2, 0.46, None, 0.35, scene_distance=0.5)
-EVERYTHING_IN_DOUBT = Localization(100.0, 95.0, 0.95, 0.46, None, 0.02, scene_distance=0.5)
+UNEXPLAINED = Localization(100.0, 20.0, 0.2, 0.46, None, 0.35)
+EVERYTHING_IN_DOUBT = Localization(100.0, 95.0, 0.95, 0.46, None, 0.02)
 
 
 def test_a_misspelt_field_of_the_state_is_an_error():

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from sticker_uq.gate import Answer, OperatorAnswer, OperatorAnswers, Policy, judge
 from sticker_uq.messages import text_of
 from sticker_uq.scene import (
-    Localization,
     ObjectClass,
     ObservedObject,
     Outcome,
@@ -156,12 +155,8 @@ def test_each_metric_above_its_limit_asks_and_names_it(metric):
     assert reason.value > limit
 
 
-def localized(scene_distance: float) -> Localization:
-    return Localization(100.0, 20.0, 0.2, 0.46, None, 0.0, scene_distance=scene_distance)
-
-
 CARELESS = Policy(max_dil=1.0, max_dil_clean=1.0, unmeasured_novelty="release")
-FAR, NOWHERE = {"localization": localized(1.3)}, {"localization": localized(NAN)}
+FAR, NOWHERE = {"scene_distance": 1.3}, {"scene_distance": NAN}
 
 
 @pytest.mark.parametrize(
@@ -170,11 +165,13 @@ FAR, NOWHERE = {"localization": localized(1.3)}, {"localization": localized(NAN)
         ({"dil": 0.61}, POLICY, ["dil"]),
         ({"dil": 1.0}, POLICY, ["dil"]),
         ({"dil": NAN}, POLICY, ["dil"]),
-        ({"dil": None}, POLICY, ["dil", "scene_distance"]),
+        ({"dil": None}, POLICY, ["dil"]),
+        ({"dil": None, **NOWHERE}, POLICY, ["dil", "scene_distance"]),
+        ({"dil": None, **FAR}, Policy(max_dil=1.0, max_dil_clean=1.0), ["scene_distance"]),
         ({"dil": 1.0}, CARELESS, []),
         ({"dil": None}, CARELESS, []),
         (FAR, Policy(max_scene_distance=1.2), ["scene_distance"]),
-        ({"localization": localized(1.1)}, Policy(max_scene_distance=1.2), []),
+        ({"scene_distance": 1.1}, Policy(max_scene_distance=1.2), []),
         (NOWHERE, Policy(), ["scene_distance"]),
         (NOWHERE, Policy(unmeasured_novelty="release"), []),
     ],
@@ -189,9 +186,10 @@ def test_a_doubt_about_the_scene_stops_everything_until_a_person_looked(changes,
 
 
 def test_without_novelty_it_is_said_how_to_measure_it():
-    (reason,) = judge(assessment(**NOWHERE), Policy()).reasons
-    assert reason.code == "no_novelty_network"
-    assert "sticker-uq dil learn" in text_of(reason)
+    for dil in (0.1, None):
+        *_, reason = judge(assessment(dil=dil, **NOWHERE), Policy()).reasons
+        assert (reason.code, reason.subject) == ("no_novelty_network", "scene_distance")
+        assert "sticker-uq dil learn" in text_of(reason)
 
 
 def test_what_is_not_clean_until_an_operator_looked():
@@ -227,6 +225,15 @@ def test_a_failed_scene_is_blocked_whatever_it_holds_and_a_restricted_one_judged
         WORK,
         (Reason.of("perception_restricted", detail="dim"),),
     )
+
+
+def test_the_blade_stays_inside_by_the_margin_of_the_policy_even_where_a_person_drew_the_box():
+    decision = judge(assessment(observed()), Policy(blade_margin=0.2), said(Answer.MISSED, ELSEWHERE))
+    for verdict in decision.removable():
+        x1, y1, x2, y2 = verdict.object.box
+        width, height = x2 - x1, y2 - y1
+        inside = [x1 + 0.2 * width, y1 + 0.2 * height, x2 - 0.2 * width, y2 - 0.2 * height]
+        assert verdict.region.tolist() == pytest.approx(inside)
 
 
 def test_a_drawn_sticker_is_removed_until_the_detector_sees_it_itself():

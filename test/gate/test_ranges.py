@@ -27,9 +27,15 @@ def localized(**changes: float) -> SceneAssessment:
     return replace(scene, localization=replace(scene.localization, **changes))
 
 
-@pytest.mark.parametrize(
-    "name", [*SHARES, "complete_localization", "background_localization", "scene_distance"]
-)
+@pytest.mark.parametrize("dil", [0.1, None])
+@pytest.mark.parametrize("value", [-1.0, float("-inf"), float("inf")])
+def test_a_distance_that_no_scene_can_have_is_named_with_and_without_distinctive_localization(value, dil):
+    problem = range_problem(assessment(observed(), dil=dil, scene_distance=value))
+    assert (problem.code, problem.subject) == ("value_out_of_range", "scene_distance")
+    assert range_problem(assessment(observed(), dil=dil, scene_distance=NAN)) is None
+
+
+@pytest.mark.parametrize("name", [*SHARES, "complete_localization", "background_localization"])
 @pytest.mark.parametrize("value", [-1.0, float("-inf"), float("inf")])
 def test_a_value_outside_of_its_range_is_named(name, value):
     problem = range_problem(localized(**{name: value}))

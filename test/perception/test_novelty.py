@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """How novel what lies in an image is to the detector."""
 
+import json
 import math
 import shutil
 from dataclasses import replace
@@ -8,10 +9,19 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
 
 from sticker_uq.detection import load_detector
 from sticker_uq.gate import Policy, judge
-from sticker_uq.novelty.network import read_network, save_network
+from sticker_uq.novelty.network import (
+    load_network,
+    novelty_maps,
+    packaged_file,
+    read_network,
+    save_network,
+    scene_activations,
+)
 from sticker_uq.novelty.quality import Auroc, NoveltyQuality
 from sticker_uq.perception import Perception, PerceptionSettings
 from sticker_uq.perception.novelty import ImageNovelty
@@ -94,7 +104,7 @@ def with_network(
 
 def test_the_packaged_network_measures_how_far_a_scene_is_and_not_its_objects(seen):
     assert seen.status is Status.OK
-    assert seen.localization.scene_distance > 0
+    assert seen.scene_distance > 0
     assert math.isnan(seen.localization.novelty)
     assert seen.objects
     assert all(math.isnan(o.novelty) for o in seen.objects)
@@ -113,6 +123,50 @@ def test_a_network_for_objects_finds_a_thing_on_the_lid_novel_and_says_where(
     # the place is in a predicted box, or marked as one that none explains
     boxes = [r.box for r in odd.localization.unexplained] + [o.box for o in odd.objects]
     assert any(box[0] < 430 < box[2] and box[1] < 310 < box[3] for box in boxes)
+
+
+def test_the_distance_is_the_same_without_distinctive_localization_and_a_person_is_asked_about_it(
+    packaged, seen, picture
+):
+    alone = Perception(SETTINGS.model_copy(update={"dil": False}), packaged.detector)
+    rng = np.random.default_rng(0)
+    foreign = rng.integers(0, 255, picture.shape, np.uint8)
+    for image, whole in ((picture, seen), (foreign, packaged.assess(foreign))):
+        scene = alone.assess(image)
+        assert scene.localization is None
+        assert scene.scene_distance == whole.scene_distance
+        open_to_all = {"max_dil": 1.0, "max_dil_clean": 1.0}
+        for limit in (scene.scene_distance, math.nextafter(scene.scene_distance, 0)):
+            policy = Policy(**open_to_all, max_scene_distance=limit)
+            doubts = [[r.subject for r in judge(one, policy).reasons] for one in (scene, whole)]
+            assert [("scene_distance" in said) for said in doubts] == [limit < scene.scene_distance] * 2
+
+
+def with_limit(file: Path, copy: Path, limit: object) -> Path:
+    """A ``copy`` of the network in ``file`` that says this about its limit, nothing where that is None."""
+    with safe_open(file, "pt") as opened:
+        said = json.loads(opened.metadata()["sticker_uq"])
+    changed = {name: value for name, value in (said | {"limit": limit}).items() if value is not None}
+    save_file(load_file(file), copy, {"sticker_uq": json.dumps(changed)})
+    return copy
+
+
+def test_distances_are_in_units_of_the_limit_that_the_file_of_the_network_brings(
+    small_packaged, tmp_path, picture
+):
+    """A file of before 0.4 has none: its unit was what a person set the limit in."""
+    distances = {}
+    for limit in (None, 0.5, 2):
+        network = load_network(with_limit(small_packaged[1], tmp_path / f"{limit}.safetensors", limit))
+        distances[limit] = network.scene_distance(scene_activations(network, picture))
+        assert novelty_maps(network, picture).distance == pytest.approx(distances[limit], rel=1e-5)
+    assert distances[0.5] == 2 * distances[None] == 4 * distances[2]
+    packaged = packaged_file(SSDLITE)
+    assert packaged is not None
+    assert read_network(packaged).limit == 0.57
+    for limit in (0, -1, True, "1", float("nan"), float("inf")):
+        with pytest.raises(InvalidInput, match=r"limit .* expected a number above 0"):
+            load_network(with_limit(small_packaged[1], tmp_path / "bad.safetensors", limit))
 
 
 def test_novelty_can_be_switched_off_and_the_packaged_network_is_part_of_the_settings(packaged, picture):
@@ -142,6 +196,7 @@ def test_novelty_that_cannot_tell_the_unknown_from_the_known_is_not_used(
     assert scene.status is Status.DEGRADED
     assert said in scene.status_text
     assert math.isnan(scene.localization.novelty)
+    assert math.isnan(scene.scene_distance)
     decision = judge(scene, Policy())
     assert decision.outcome is Outcome.ASK
     assert "no_novelty_network" in [reason.code for reason in decision.reasons]
@@ -160,7 +215,7 @@ def test_what_lies_beside_ones_own_weights_is_used_and_part_of_the_settings(
     shutil.copy(small_packaged[1], beside)
     taught = Perception(settings)
     assert taught.settings_hash != alone.settings_hash
-    assert taught.assess(picture).localization.scene_distance > 0
+    assert taught.assess(picture).scene_distance > 0
     beside.write_bytes(weights.read_bytes())
     with pytest.raises(InvalidInput, match="no novelty network"):
         Perception(settings)

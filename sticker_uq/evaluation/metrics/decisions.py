@@ -51,7 +51,8 @@ class Measured:
     ``removed``: labelled stickers that may be removed without a person; ``asked``: laptops that end with a question, as
     :func:`sticker_uq.gate.judge.once_peeled` has it; the others are finished alone. The last image of a laptop decides.
     ``left``: laptops with a sticker on it at the end, of those finished alone that showed one; ``clean``: laptops finished alone,
-    of those that never showed one; ``verdicts``: shares of all objects by verdict; ``on_logo``: removable objects that are logos.
+    of those that never showed one; ``verdicts``: shares of all objects by verdict; ``on_logo``: removable objects that are logos,
+    None where that was not asked.
     """
 
     images: int
@@ -62,7 +63,7 @@ class Measured:
     asked: Count
     left: Count
     verdicts: dict[str, Count]
-    on_logo: int
+    on_logo: int | None
 
     def rows(self) -> dict[str, Count]:
         return {
@@ -74,6 +75,24 @@ class Measured:
         }
 
 
+@dataclass(frozen=True)
+class Met:
+    """What removals of R regions of a picture meet.
+
+    ``sticker`` (R,): the number of the sticker on it that each takes, -1 for none; ``overlap`` (R,): IoU with what it overlaps
+    most; ``harm`` (R,): see :func:`harmful`; ``logo`` (R,): whether that is a logo, None where it is not known.
+    """
+
+    sticker: IntArray
+    overlap: FloatArray
+    harm: NDArray[np.bool_]
+    logo: NDArray[np.bool_] | None
+
+    @property
+    def peeled(self) -> set[int]:
+        return set(self.sticker.tolist()) - {-1}
+
+
 class DecisionCounts:
     """Counts what a policy decides about labelled images, one after the other; ``match_iou``: as :data:`BLADE_IOU`."""
 
@@ -82,6 +101,7 @@ class DecisionCounts:
         self._wrongful, self._with = set[str](), set[str]()
         self._ends: dict[str, tuple[bool, bool]] = {}  # by laptop: finished alone, with a sticker on it
         self._removed = self._stickers = self._wrong = self._on_logo = 0
+        self._told_logos = True
         self._verdicts = dict.fromkeys((Verdict.REMOVE, Verdict.ASK, Verdict.KEEP), 0)
 
     def add(
@@ -96,20 +116,23 @@ class DecisionCounts:
 
         ``end``: what :func:`sticker_uq.gate.judge.once_peeled` makes of it.
         """
-        stickers = int((labels == ObjectClass.STICKER).sum())
+        met = met_labels(released_by(decision), boxes, labels, self._match_iou)
+        self.add_met(unit, int((labels == ObjectClass.STICKER).sum()), met, decision, end)
+
+    def add_met(
+        self, unit: str, stickers: int, met: Met, decision: SceneDecision, end: SceneDecision
+    ) -> None:
+        """The same where what is released on a picture with so many ``stickers`` has ``met`` is known without labelled boxes."""
         self._stickers += stickers
         if stickers:
             self._with.add(unit)
-        released = released_by(decision)
-        harm = harmful(released, boxes, labels, self._match_iou)
-        places, _ = best_overlap(released, boxes, self._match_iou)
-        peeled = [place for place in places.tolist() if place >= 0 and labels[place] == ObjectClass.STICKER]
-        if harm.any():
+        if met.harm.any():
             self._wrongful.add(unit)
-        self._wrong += int(harm.sum())
-        self._removed += len(np.unique(places[~harm]))
-        self._on_logo += int((np.append(labels, 0)[places] == ObjectClass.LOGO).sum())
-        self._ends[unit] = end.outcome is Outcome.CLEAN, len(set(peeled)) < stickers
+        self._wrong += int(met.harm.sum())
+        self._removed += len(np.unique(met.sticker[~met.harm]))
+        self._told_logos &= met.logo is not None
+        self._on_logo += 0 if met.logo is None else int(met.logo.sum())
+        self._ends[unit] = end.outcome is Outcome.CLEAN, len(met.peeled) < stickers
         for verdict in decision.verdicts:
             # in a scene that is asked about as a whole nothing is removed either
             held = verdict.verdict is Verdict.REMOVE and decision.outcome is not Outcome.WORK
@@ -128,14 +151,14 @@ class DecisionCounts:
             asked=Count(images - len(alone), images),
             left=Count(sum(of), len(of)),
             verdicts={verdict.name.lower(): Count(n, total) for verdict, n in self._verdicts.items()},
-            on_logo=self._on_logo,
+            on_logo=self._on_logo if self._told_logos else None,
         )
 
 
 def released_by(decision: SceneDecision) -> FloatArray:
-    """The boxes (R, 4) px of what ``decision`` releases."""
+    """The regions (R, 4) px that ``decision`` releases to the blade."""
     allowed = decision.removable() if decision.outcome is Outcome.WORK else ()
-    return np.array([one.object.box for one in allowed], float).reshape(-1, 4)
+    return np.array([one.region for one in allowed], float).reshape(-1, 4)
 
 
 def harmful(
@@ -149,6 +172,15 @@ def harmful(
     places, _ = best_overlap(released, boxes, match_iou)
     takes = np.array([bool(logos_taken(box, boxes, labels)) for box in released], bool)
     return (np.append(labels, 0)[places] != ObjectClass.STICKER) | takes
+
+
+def met_labels(regions: FloatArray, boxes: FloatArray, labels: IntArray, match_iou: float = BLADE_IOU) -> Met:
+    """What removals of ``regions`` (R, 4) px meet on a picture with labelled ``boxes`` (N, 4) of ``labels`` (N,)."""
+    places, overlaps = best_overlap(regions, boxes, match_iou)
+    is_sticker = labels == ObjectClass.STICKER
+    numbers = np.append(np.where(is_sticker, np.cumsum(is_sticker) - 1, -1), -1)
+    logo = np.append(labels, 0)[places] == ObjectClass.LOGO
+    return Met(numbers[places], overlaps, harmful(regions, boxes, labels, match_iou), logo)
 
 
 def logos_taken(box: FloatArray, boxes: FloatArray, labels: IntArray) -> list[int]:

@@ -110,7 +110,7 @@ _OTHER_POLICY = (
     "`--camera` names the camera that took pictures or videos"
 )
 _MISSED = "label what was missed; where nothing was, let detector and novelty network learn from such lids"
-_ADVICE = {
+ADVICE = {
     "no_novelty_network": "train a novelty network (`sticker-uq dil learn`), from more pictures if it is too weak",
     "unfamiliar_scene": "unlike the scenes of the calibration: restore light and camera, or calibrate with such scenes, too",
     "missed_place": _MISSED,
@@ -174,7 +174,7 @@ def remedy(row: Row) -> str:
     """What to do about the reason of a ``row`` of the table of limits."""
     if row["reason"].startswith("policy_"):
         return _OTHER_POLICY
-    return _ADVICE.get(row["reason"]) or _ADVICE.get(row["subject"], _DETECTOR)
+    return ADVICE.get(row["reason"]) or ADVICE.get(row["subject"], _DETECTOR)
 
 
 def _blocking(decision: SceneDecision) -> Iterator[tuple[str, Sequence[Reason]]]:

@@ -63,6 +63,7 @@ _IMAGE: dict[str, _ImageColumn] = {
     "objects": (_COUNT, lambda scene, _: len(scene.objects)),
     "unstable": (_COUNT, lambda scene, _: len(scene.unstable)),
     **_of("uncertainty", METRICS),
+    "scene_distance": (_NUMBER, lambda scene, _: scene.scene_distance),
     **_of("localization", _LOCALIZATION),
     **_of("exposure", EXPOSURE),
     "outcome": (_TEXT, lambda _, decision: decision.outcome.name),

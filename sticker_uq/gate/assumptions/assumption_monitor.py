@@ -17,7 +17,7 @@ from sticker_uq.gate.assumptions.drift import DriftTest, Reference, uniform
 from sticker_uq.gate.assumptions.martingale import RiskTest
 from sticker_uq.gate.box_overlap import as_box, same_place
 from sticker_uq.gate.events import AnswerGiven
-from sticker_uq.gate.operator.answers import Answer, OperatorAnswers, SceneAnswer
+from sticker_uq.gate.operator.answers import OperatorAnswers, SceneAnswer
 from sticker_uq.gate.policy.policy import Policy
 from sticker_uq.io.setting_fields import Finite, Share
 from sticker_uq.scene import Outcome, Reason, SceneAssessment, SceneDecision
@@ -177,7 +177,7 @@ def _wrong_removal(own: SceneDecision, event: AnswerGiven) -> bool:
     """Whether the policy alone would have removed what a person leaves. A scene that it asks about goes to a person."""
     if own.outcome is not Outcome.WORK:
         return False
-    left = [a.box for a in event.answers if a.answer in (Answer.KEEP, Answer.NOT_THERE)]
+    left = [a.box for a in event.answers if not a.removes]
     removed = [as_box(v.object.box) for v in own.removable() if not v.by_operator]
     if event.scene_answer is SceneAnswer.CLEAN:
         return bool(removed)

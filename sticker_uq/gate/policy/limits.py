@@ -26,8 +26,7 @@ class Limit:
     ``signal``: the subject of its reasons, and what ``scene_signal`` or, with ``before`` REMOVAL, the object measures by that
     name or as ``measured_as``. A signal of the scene has the range 0 to ``off``. ``stood_in_for``: the risk score or the section
     ``saliency`` of a calibrated policy does its work. ``network``: the novelty network measures it, which may be missing.
-    ``place``: code of the reason for each place that no box explains. ``later``: policies of before do not have it, and keep
-    their hash.
+    ``place``: code of the reason for each place that no box explains.
     """
 
     signal: str
@@ -37,7 +36,6 @@ class Limit:
     stood_in_for: bool = False
     network: bool = False
     place: str = ""
-    later: bool = False
 
     @property
     def released_unmeasured(self) -> bool:

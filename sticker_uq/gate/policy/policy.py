@@ -60,6 +60,10 @@ def _metric(name: str) -> Limit:
     return Limit(name, Before.REMOVAL, NO_LIMIT, stood_in_for=True)
 
 
+_LATER = ("max_obstruction", "blade_margin")
+"""Fields that policies of before do not have."""
+
+
 class Policy(Finite):
     """A policy: limits within which a removal needs no question. Every limit still passes itself; NaN never passes.
 
@@ -112,7 +116,7 @@ class Policy(Finite):
         Share, Limit(MISSED, Before.REST, network=True, place="missed_place")
     ] = 1.0
     """Highest probability of a sticker that no box shows in a scene called clean; 1 switches the limit off"""
-    max_obstruction: Annotated[Share, Limit(OBSTRUCTION, Before.QUESTION, later=True)] = 1.0
+    max_obstruction: Annotated[Share, Limit(OBSTRUCTION, Before.QUESTION)] = 1.0
     """Highest probability that a hand or a gripper is in front of a laptop that is asked about or called clean; 1 switches the
     limit off"""
     max_background_saliency: float = Field(0.0, ge=0.0, le=1e6)
@@ -120,13 +124,15 @@ class Policy(Finite):
     max_left_probability: Share = 1.0
     """Highest probability that a sticker is left in a scene that counts as clean: by the section ``left``, without it that of
     anything that is left alone"""
+    blade_margin: float = Field(0.0, ge=0.0, le=0.3)
+    """Share of each side of an object's box by which the blade stays inside of it, in the region that the arm is given"""
     clean_without_operator: bool = True
     """Whether a laptop may be called clean without the operator; `calibrate` without --beta says no"""
     max_scene_distance: Annotated[float, Limit(DISTANCE, Before.START, math.inf, network=True)] = Field(
-        0.57, gt=0.0, le=1e6
+        1.0, gt=0.0, le=1e6
     )
-    """Highest distance of a scene from the training pictures, 1: as far as an unusual one of them; above it nothing is removed or
-    called clean"""
+    """Highest distance of a scene from the training pictures, 1: the limit of the novelty network itself; above it nothing is
+    removed or called clean"""
     max_object_novelty: Annotated[
         Share, Limit(OBJECT_NOVELTY, Before.REMOVAL, measured_as="novelty", network=True)
     ] = 0.7
@@ -164,10 +170,9 @@ class Policy(Finite):
     def hash(self) -> str:
         """SHA-256 of the canonical JSON of all limits and sections, hex.
 
-        A limit that came later is left out where it limits nothing, so that files and bundles of before keep their hash.
+        A field that came later is left out where it has its default, so that files and bundles of before keep their hash.
         """
-        later = [name for name, limit in LIMITS.items() if limit.later]
-        unused = {name for name in later if getattr(self, name) == type(self).model_fields[name].default}
+        unused = {name for name in _LATER if getattr(self, name) == type(self).model_fields[name].default}
         values = self.model_dump(mode="json", exclude_none=True, exclude=unused)
         return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 

@@ -6,12 +6,13 @@ Every signal grows with uncertainty; what was not measured is NaN.
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from typing import Literal, cast, get_args
 
 import numpy as np
 
 from sticker_uq.gate.box_overlap import as_box, cover, covered_share
-from sticker_uq.scene import MONITOR_SIGNAL, ObjectClass, ObservedObject, SceneAssessment
+from sticker_uq.scene import MONITOR_SIGNAL, Localization, ObjectClass, ObservedObject, SceneAssessment
 
 SIGNALS = (
     "improbability",
@@ -61,6 +62,9 @@ MISSED = "missed_sticker_probability"
 
 OBSTRUCTION = "obstruction"
 """The subject of a reason that says that a hand or a gripper may be in front of the laptop."""
+
+OF_ASSESSMENT = frozenset(one.name for one in fields(SceneAssessment))
+"""Signals among these names are the assessment's own; the others belong to its distinctive localization."""
 
 LeftSignal = Literal[
     "sticker_probability",
@@ -152,5 +156,10 @@ def scene_signal(assessment: SceneAssessment, name: str) -> float:
     """A signal of the scene that a policy may limit, by the subject of its reasons; NaN where it was not measured."""
     if name in get_args(SaliencyName):
         return scene_saliency(assessment, cast("SaliencyName", name))
-    found = assessment.localization
+    found = holder_of(assessment, name)
     return math.nan if found is None else float(getattr(found, name))
+
+
+def holder_of(assessment: SceneAssessment, name: str) -> SceneAssessment | Localization | None:
+    """What of ``assessment`` has the signal ``name``; None without distinctive localization, where that has it."""
+    return assessment if name in OF_ASSESSMENT else assessment.localization

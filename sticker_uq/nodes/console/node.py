@@ -23,7 +23,6 @@ from sticker_uq.console.state import ConsoleState
 from sticker_uq.gate import Answer, SceneAnswer
 from sticker_uq.io.images import encode_jpeg
 from sticker_uq.io.messages import stamp_to_ns
-from sticker_uq.messages import ANSWERS, SCENE_ANSWERS
 from sticker_uq.nodes.common.conversions import ns_to_stamp
 from sticker_uq.nodes.common.diagnostics import Diagnostics, Level, PartReport, steady_timer
 from sticker_uq.nodes.common.image_input import ImageInput
@@ -259,8 +258,8 @@ class Console(Node):
         self.state.put("request", self._question)
 
     def _on_answer(self, message: m.InterventionAnswer) -> None:
-        scene = name_of(SCENE_ANSWERS, message.scene_answer)
-        answers = [name_of(ANSWERS, answer.answer) for answer in message.answers]
+        scene = name_of(SceneAnswer, message.scene_answer)
+        answers = [name_of(Answer, answer.answer) for answer in message.answers]
         about = {"request_id": message.request_id, "person": message.person}
         self.state.put("answered", about | {"scene": scene, "answers": answers})
         said = answers if scene == "none" else [*answers, scene]

@@ -2,13 +2,14 @@
 """Messages as the page shows them."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
+from enum import IntEnum
 from typing import Any
 
 from sticker_uq.gate.operator.answers import may_be_sticker
 from sticker_uq.io.messages import reason_from_msg, stamp_to_ns
-from sticker_uq.messages import CALM, OUTCOMES, VERDICTS, BlockReason, gate_state, is_explained, text_of
-from sticker_uq.scene import Reason, Verdict
+from sticker_uq.messages import CALM, BlockReason, gate_state, is_explained, text_of
+from sticker_uq.scene import Outcome, Reason, Verdict
 from sticker_uq_msgs import msg as m
 
 
@@ -28,7 +29,7 @@ def shown_scene(scene: m.SceneAssessment, decision: m.SceneDecision | None) -> d
         "unexplained": [
             {"box": _box(r.box), "objectness": _number(r.objectness)} for r in scene.dil.unexplained
         ],
-        "outcome": None if decision is None else name_of(OUTCOMES, decision.outcome),
+        "outcome": None if decision is None else name_of(Outcome, decision.outcome),
         "reasons": [] if decision is None else shown_reasons(decision.reasons),
         "objects": objects,
     }
@@ -101,7 +102,7 @@ def _shown_object(seen: m.ObservedObject | None, verdict: m.Verdict | None) -> d
         "probability": _number(probabilities[known.label]) if len(probabilities) > known.label else None,
         "seen_in": 0 if seen is None else seen.passes,
         "unstable": seen is not None and seen.unstable,
-        "verdict": "unknown" if verdict is None else name_of(VERDICTS, verdict.verdict),
+        "verdict": "unknown" if verdict is None else name_of(Verdict, verdict.verdict),
         "must_mention": may_be_sticker(known.label, Verdict.UNKNOWN if verdict is None else verdict.verdict),
         "by_operator": verdict is not None and verdict.by_operator,
     }
@@ -115,6 +116,6 @@ def _number(value: float) -> float | None:
     return float(value) if math.isfinite(value) else None
 
 
-def name_of(words: Mapping[str, str], value: int) -> str:
-    names = list(words)
-    return names[value] if value < len(names) else names[0]
+def name_of(kind: type[IntEnum], value: int) -> str:
+    """The name of ``value`` on the page; that of 0 where this version knows no such value."""
+    return kind(value if value in {*kind} else 0).name.lower()

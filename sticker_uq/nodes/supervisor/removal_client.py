@@ -101,6 +101,7 @@ class RemovalClient:
             object_id=target.object_id,
             label=ObservedObject.LABEL_STICKER,
             box=box_to_msg(np.asarray(target.box)),
+            region=box_to_msg(target.verdict.region),
             image_stamp=ns_to_stamp(target.image_stamp_ns),
             pose_valid=target.pose is not None,
             pose=pose_to_msg(target.pose),

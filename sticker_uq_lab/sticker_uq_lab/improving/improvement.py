@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from sticker_uq.calibration.biased import BiasedTrials, Population, too_few
 from sticker_uq.calibration.fitting import FitSettings, fit_policy
 from sticker_uq.calibration.making import Divided, write_policy
 from sticker_uq.calibration.probability import choose_kind, class_observations, same_odds
@@ -27,6 +26,7 @@ from sticker_uq.io.coco import LabelledImage, read_coco
 from sticker_uq.perception import PerceptionSettings
 from sticker_uq.scene import InvalidInput, ObjectClass
 from sticker_uq_lab.datasets.default_boxes import own_scales
+from sticker_uq_lab.improving.biased import BiasedTrials, Population, too_few
 from sticker_uq_lab.improving.labels import Noted, Part, divide, read_labelled, write_parts
 from sticker_uq_lab.improving.visits import GLANCE_S, Group, Visit, all_visits, person_rows, screen
 from sticker_uq_lab.kept_pieces import StepResult, file_digest

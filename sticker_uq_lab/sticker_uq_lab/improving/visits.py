@@ -3,7 +3,7 @@
 
 A laptop belongs to the group of the first thing that happened to it: the policy asked, a spot check asked, or something was
 released. The policy asks about what it doubts, so the groups differ; within the last two a spot check is drawn at random. Two
-of the three groups have answers, and together they stand for all laptops (see :mod:`sticker_uq.calibration.biased`).
+of the three groups have answers, and together they stand for all laptops (see :mod:`sticker_uq_lab.improving.biased`).
 """
 
 from collections import defaultdict

@@ -182,7 +182,7 @@ class SimulatedMotion:
 
     def _peel(self, goal: RemoveSticker.Goal) -> None:
         with self.lock:
-            touched = self.cell.peel(box_from_msg(goal.box))
+            touched = self.cell.peel(box_from_msg(goal.region))
             self.write_record()
         if touched is not Touch.STICKER:
             self.node.get_logger().error(

@@ -87,7 +87,7 @@ def act_on_detections(detections: Detections, score: float) -> Action:
 
 def act_on_decision(decision: SceneDecision) -> Action:
     """In a doubtful scene nothing is removed."""
-    removed = [v.object.box for v in decision.removable()] if decision.outcome is Outcome.WORK else []
+    removed = [v.region for v in decision.removable()] if decision.outcome is Outcome.WORK else []
     doubtful = any(v.verdict in (Verdict.ASK, Verdict.UNKNOWN) for v in decision.verdicts)
     asks = decision.outcome not in (Outcome.WORK, Outcome.CLEAN) or doubtful
     return Action(np.array(removed, np.float32).reshape(-1, 4), asks, decision.outcome is Outcome.CLEAN)

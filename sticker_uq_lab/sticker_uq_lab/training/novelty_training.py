@@ -66,6 +66,7 @@ def measured(
     network = networks.ready(copy.deepcopy(model))
     set_reference(network.reference, partial(networks.scene_activations, network), learned, held, on_picture)
     model.reference.load_state_dict(network.reference.state_dict())
+    model.limit = network.limit = 1.0  # its unit is the distance that these held-out pictures give
     return measure_quality(partial(novelty_from_network, network), held, seed, on_picture)
 
 

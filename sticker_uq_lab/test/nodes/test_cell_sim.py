@@ -16,6 +16,7 @@ from sticker_uq.nodes.arm.client import MotionFailed
 from sticker_uq.nodes.common.conversions import box_to_msg, pose_to_msg
 from sticker_uq.nodes.common.diagnostics import cell_timer
 from sticker_uq.nodes.common.qos import LATCHED, RELIABLE
+from sticker_uq.scene import inner_regions
 from sticker_uq.testing.bench import overrides
 from sticker_uq.testing.scenes import observed
 from sticker_uq_lab.nodes.cell_sim import CellSim, SimulatedMotion, SimulatedOperator
@@ -77,7 +78,7 @@ def test_the_simulated_arm_goes_nowhere_else_than_its_box(bench):
     def goal(box: np.ndarray, seen: np.ndarray, **changes: Any) -> RemoveSticker.Goal:
         pose = locate(observed(seen), geometry)
         values = {"pose_valid": True, "frame_id": ARM_FRAME, "pose": pose_to_msg(pose), **changes}
-        return RemoveSticker.Goal(box=box_to_msg(box), **values)
+        return RemoveSticker.Goal(box=box_to_msg(box), region=box_to_msg(inner_regions(box, 0.1)), **values)
 
     with pytest.raises(MotionFailed, match="outside the box of the goal"):
         next(motion.steps(goal(here, there)))

@@ -74,7 +74,9 @@ def test_a_network_is_learned_kept_and_read_again(detector, items, tmp_path):
     with pytest.raises(InvalidInput, match="reference"):
         save_network(network, detector, path)
     network.reference.set(*UNIT)
+    network.limit = 0.5
     save_network(network, detector, path)
+    assert load_network(path).limit == 0.5
     kept = novelty_maps(load_network(path), picture())
     direct = novelty_maps(network, picture())
     np.testing.assert_allclose(kept.foreign, direct.foreign, atol=0.02)  # half precision

@@ -15,6 +15,7 @@ from sticker_uq.evaluation.metrics.decisions import (
     Count,
     DecisionCounts,
     harmful,
+    released_by,
     wrongful_share,
 )
 from sticker_uq.gate import Policy
@@ -96,6 +97,28 @@ def test_a_sticker_on_a_logo_may_go_and_a_box_that_takes_the_logo_with_it_may_no
     released = np.array([[0, 0, 62, 40], [0, 0, 75, 40], [0, 0, 100, 40], [200, 0, 240, 40]], float)
     assert harmful(released, boxes, labels).tolist() == [False, True, True, True]
     assert harmful(np.zeros((0, 4)), boxes, labels).tolist() == []
+
+
+def test_the_region_that_is_released_is_what_does_harm_not_the_box():
+    boxes, labels = np.array([[0, 0, 100, 40], [0, 0, 60, 40]], float), np.array([LOGO, STICKER])
+    observed_box = (0, 0, 75, 40)
+    for margin, harm in ((0.0, True), (0.1, False)):
+        verdict = ObjectVerdict(
+            observed(observed_box, ObjectClass.STICKER), Verdict.REMOVE, (), margin=margin
+        )
+        released = released_by(replace(decided(Outcome.WORK), verdicts=(verdict,)))
+        assert harmful(released, boxes, labels).tolist() == [harm]
+
+
+@given(rectangles, st.floats(0, 0.3))
+def test_a_region_lies_inside_its_box_by_the_margin(box, margin):
+    verdict = ObjectVerdict(observed(box, ObjectClass.STICKER), Verdict.REMOVE, (), margin=margin)
+    x1, y1, x2, y2 = verdict.region
+    width, height = box[2] - box[0], box[3] - box[1]
+    assert np.allclose([x1 - box[0], box[2] - x2], margin * width)
+    assert np.allclose([y1 - box[1], box[3] - y2], margin * height)
+    assert x1 < x2
+    assert y1 < y2
 
 
 def test_the_last_picture_of_a_laptop_is_its_end_and_bare_ones_count_apart():

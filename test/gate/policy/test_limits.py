@@ -9,11 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sticker_uq.evaluation.replay.findings import ADVICE
+from sticker_uq.evaluation.replay.tables import IMAGE_SCHEMA
+from sticker_uq.evaluation.reporting.report_model import SHORT
 from sticker_uq.gate import Policy
 from sticker_uq.gate.judge import judge
 from sticker_uq.gate.plausibility import range_problem
 from sticker_uq.gate.policy.limits import Before
 from sticker_uq.gate.policy.policy import LIMITS, highest
+from sticker_uq.gate.policy.signals import holder_of
 from sticker_uq.io.reading import read_yaml
 from sticker_uq.messages import text_of
 from sticker_uq.scene import Outcome, SceneAssessment, Verdict
@@ -33,6 +37,8 @@ KEPT_BACK = {
 
 def scene(signal: str, value: float, *objects: object) -> SceneAssessment:
     made = assessment(*objects)
+    if holder_of(made, signal) is made:
+        return replace(made, **{signal: value})
     assert made.localization is not None
     return replace(made, localization=replace(made.localization, **{signal: value}))
 
@@ -62,6 +68,13 @@ def test_a_limit_of_a_scene_holds_before_what_its_row_says(name):
     assert judge(scene(limit.signal, 0.9), OPEN).outcome is Outcome.CLEAN
     unmeasured = judge(scene(limit.signal, NAN), limited(name, 0.3, "release")).outcome
     assert unmeasured is (Outcome.CLEAN if limit.released_unmeasured else Outcome.ASK)
+
+
+def test_every_signal_of_a_scene_is_in_the_tables_of_a_replay():
+    for signal in {LIMITS[name].signal for name in OF_SCENES}:
+        assert signal in SHORT
+        assert signal in IMAGE_SCHEMA.names
+        assert signal in ADVICE
 
 
 @pytest.mark.parametrize("name", OF_OBJECTS)

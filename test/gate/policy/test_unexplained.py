@@ -19,8 +19,8 @@ REGIONS = (
     UnexplainedRegion(np.float32([20, 30, 60, 80]), 0.35, 0.6),
     UnexplainedRegion(np.float32([200, 30, 240, 80]), 0.08, 0.1),
 )
-MISSED = Localization(100.0, 20.0, 0.2, 0.46, None, 0.35, REGIONS, scene_distance=0.5)
-QUIET = Localization(100.0, 20.0, 0.2, 0.46, None, 0.02, scene_distance=0.5)
+MISSED = Localization(100.0, 20.0, 0.2, 0.46, None, 0.35, REGIONS)
+QUIET = Localization(100.0, 20.0, 0.2, 0.46, None, 0.02)
 
 
 def cell(policy: Policy = POLICY) -> Cell:

@@ -95,6 +95,7 @@ def scenes(draw: st.DrawFn) -> sc.SceneAssessment:
         localization=localization,
         timings=draw(st.dictionaries(texts, numbers, max_size=2)),
         exposure=draw(st.none() | st.builds(sc.Exposure, numbers, numbers, numbers, numbers, numbers)),
+        scene_distance=draw(numbers),
     )
 
 
@@ -159,7 +160,10 @@ def test_every_part_carries_the_header_of_the_image(scene):
         assert part.header.frame_id == scene.frame_id
 
 
-LATER = ("noise", "sharpness", "novelty", "missed_sticker_probability", "obstruction", "total_variance")
+LATER = (
+    *("noise", "sharpness", "novelty", "missed_sticker_probability", "obstruction", "total_variance"),
+    "scene_distance",
+)
 
 
 def test_a_recording_from_before_a_field_has_nan_for_it():
@@ -184,6 +188,7 @@ def test_a_recording_from_before_a_field_has_nan_for_it():
         scene_with(replace(one_object(), novelty=0.5)),
         exposure=sc.Exposure(90.0, 0.1, 0.2, 1.0, 2.0),
         localization=localized,
+        scene_distance=0.5,
     )
     old = scene_from_msg(Before(cv.scene_to_msg(scene)))
     assert (old.exposure.mean_level, old.exposure.saturated_share) == (90.0, 0.2)
@@ -196,6 +201,7 @@ def test_a_recording_from_before_a_field_has_nan_for_it():
         old.localization.obstruction,
         old.uncertainty.total_variance,
         old.objects[0].total_variance,
+        old.scene_distance,
     )
     assert all(map(math.isnan, (*later, old.objects[0].novelty)))
 
@@ -239,7 +245,7 @@ def test_a_stamp_out_of_range_is_refused(stamp_ns):
 def decision_about(scene: sc.SceneAssessment) -> sc.SceneDecision:
     reason = sc.Reason("above_limit", "shannon_entropy", 1.2, 0.5)
     verdicts = tuple(
-        sc.ObjectVerdict(o, verdict, (reason,), by_operator=verdict is sc.Verdict.KEEP)
+        sc.ObjectVerdict(o, verdict, (reason,), by_operator=verdict is sc.Verdict.KEEP, margin=0.1)
         for o, verdict in zip(scene.objects, sc.Verdict, strict=False)
     )
     return sc.SceneDecision(

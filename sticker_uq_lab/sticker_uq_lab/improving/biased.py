@@ -7,11 +7,16 @@ all laptops. With q = P(A) the rate of bad laptops of another policy is
 
     R = q r_A + (1 - q) r_B.
 
-Each part is bounded by Clopper and Pearson (1934), exact at any sample size: r_A <= U(k_A, n_A; d_A) from the answered laptops
-of A, r_B <= U(k_B, n_B; d_B) from the spot checked ones of B, q in [L, H] from the counts of all laptops, d_q / 2 at each end.
-R is linear in q, so by the union bound, with confidence 1 - (d_A + d_B + d_q),
+q is in [L, H] with confidence 1 - d_q from the counts of all laptops (Clopper and Pearson 1934). The rates are bounded together,
+by a test that is exact at any sample size (Buehler 1957): given the number of laptops of each group, the bad ones k_A, k_B of
+the n_A answered and n_B spot checked ones are binomial, and the rates at which T = w k_A / n_A + (1 - w) k_B / n_B is as small as
+here with a chance of at least d_R,
 
-    R <= max over q in {L, H} of q U_A + (1 - q) U_B.
+    S = {(r_A, r_B): P(T <= t; r_A, r_B) >= d_R},
+
+hold the true ones with confidence 1 - d_R. R is linear in q, so with confidence 1 - (d_R + d_q)
+
+    R <= max over q in {L, H} and (r_A, r_B) in S of q r_A + (1 - q) r_B.
 
 This holds for laptops that are drawn alike and independently, and for spot checks whose rate follows neither from the laptop
 nor from earlier answers: it may rise for a time after a promotion. (Where it doubles after every bad laptop, the level held in
@@ -28,6 +33,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+import numpy as np
+import scipy
+
 from sticker_uq.calibration.control import Trial
 from sticker_uq.calibration.outcomes import MATCH_IOU, outcomes_of
 from sticker_uq.calibration.proving import Tested, Trials, tested
@@ -36,10 +44,12 @@ from sticker_uq.evaluation.metrics.decisions import Count
 from sticker_uq.evaluation.metrics.statistics import clopper_pearson, upper_bound
 from sticker_uq.gate import Policy
 from sticker_uq.gate.assumptions.familiarity import MIN_SCENES
+from sticker_uq.scene import FloatArray
 
-_CHECKED, _OTHER = 0.7, 0.15
-"""Parts of delta: for r_B, of which there are the fewest laptops, and for r_A and for the weight."""
-_MOST_CHECKS = 100_000
+_RATES, _WEIGHT = 0.85, 0.15
+"""Parts of delta: for both rates, and for the weight."""
+_CELLS, _HALVINGS = 64, 25
+_MOST_CHECKS = 20_000
 
 
 @dataclass(frozen=True)
@@ -62,14 +72,35 @@ class BiasedTrial(Trial):
     of_checked: int
     population: Population
 
-    method: ClassVar[str] = "bound by groups (asked, spot checked), exact binomial"
+    method: ClassVar[str] = "bound by groups (asked, spot checked), exact test of both"
     sample: ClassVar[bool] = False
 
     def bound(self, delta: float) -> float:
-        low, high = self._weights(_OTHER * delta)
-        asked = upper_bound(self.asked.events, self.asked.of, _OTHER * delta)
-        checked = upper_bound(self.checked.events, self.checked.of, _CHECKED * delta)
-        return max(weight * asked + (1 - weight) * checked for weight in (low, high))
+        low, high = self._weights(_WEIGHT * delta)
+        asked, checked = self._rates((low + high) / 2, _RATES * delta)
+        return float(max((weight * asked + (1 - weight) * checked).max() for weight in (low, high)))
+
+    def _rates(self, weight: float, delta: float) -> tuple[FloatArray, FloatArray]:
+        """Rates (N,) of bad ones of A and B that no pair exceeds in both which the estimate of ``weight`` leaves possible."""
+        asked, checked = self.asked, self.checked
+        of_asked, of_checked = max(asked.of, 1), max(checked.of, 1)
+        other = 1 - weight
+        estimate = weight * asked.events / of_asked + other * checked.events / of_checked + 1e-12
+        bad_checked = np.arange(checked.of + 1)
+        bad_checked = bad_checked[other * bad_checked / of_checked <= estimate]
+        room = (estimate - other * bad_checked / of_checked) * of_asked
+        bad_asked = np.minimum(np.floor(room / max(weight, 1e-9)), asked.of)
+        rates = np.linspace(0.0, upper_bound(int(bad_asked[0]), asked.of, delta), _CELLS + 1)
+        chances = scipy.stats.binom.cdf(bad_asked, asked.of, rates[:-1, None])
+        low, high = np.zeros(_CELLS), np.ones(_CELLS)
+        for _ in range(_HALVINGS):
+            middle = (low + high) / 2
+            chance = scipy.stats.binom.pmf(bad_checked, checked.of, middle[:, None]) * chances
+            possible = chance.sum(axis=1) >= delta
+            low, high = np.where(possible, middle, low), np.where(possible, high, middle)
+        return rates[
+            1:
+        ], high  # of each cell the higher rate of A, and of B that at its lower one: none is missed
 
     def _weights(self, delta: float) -> tuple[float, float]:
         """The interval of A's share of the laptops that the limit decides about."""
@@ -111,12 +142,19 @@ def _share(first: float, second: float) -> float:
 def spot_checks_needed(trial: BiasedTrial, level: float, delta: float) -> int:
     """How many spot checks prove ``level`` if there is ever more of what there is, and no bad one among them; 0: no number."""
     present = max(trial.checked.of, 1)
-    factor = 1.0
-    while present * factor <= _MOST_CHECKS:
-        if _grow(trial, factor).bound(delta) <= level:
-            return math.ceil(present * factor)
-        factor *= 1.05
-    return 0
+
+    def proves(factor: float) -> bool:
+        return _grow(trial, factor).bound(delta) <= level
+
+    low, high = 1.0, 1.0
+    while not proves(high):
+        low, high = high, 2 * high
+        if present * high > _MOST_CHECKS:
+            return 0
+    while high / low > 1.03:
+        middle = math.sqrt(low * high)
+        low, high = (low, middle) if proves(middle) else (middle, high)
+    return math.ceil(present * high)
 
 
 def too_few(fitted: int, asked: int, checked: int, population: Population, level: float, delta: float) -> str:
