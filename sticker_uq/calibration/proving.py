@@ -181,14 +181,12 @@ class Trials:
         """The number of the limit that stickers left are tested from: the loosest that keeps alpha on the images fitted on.
 
         At looser limits, which no promise of wrongful removals reaches, more stickers are left, because boxes that miss theirs
-        are released too. Of a policy that was fitted elsewhere it is its own limit.
+        are released too. Of a policy that was fitted elsewhere it is the loosest of all.
         """
         if self._fitted is None:
-            assert self._draft.risk is not None
-            kept = [limit <= self._draft.risk.max_removal for limit in self._limits]
-        else:
-            groups = zip(*(one.removals for one in self._on_fitted(1.0)), strict=True)
-            kept = [all(one.events <= levels.alpha * one.images for one in group) for group in groups]
+            return max(len(self._limits) - 1, 0)
+        groups = zip(*(one.removals for one in self._on_fitted(1.0)), strict=True)
+        kept = [all(one.events <= levels.alpha * one.images for one in group) for group in groups]
         return max(sum(kept) - 1, 0)
 
     def _on_fitted(self, left: float) -> list[Tested]:

@@ -18,7 +18,7 @@ from sticker_uq.calibration.making import Divided, write_policy
 from sticker_uq.calibration.measuring import measure, scores
 from sticker_uq.calibration.outcomes import matching, outcomes_of, with_limits
 from sticker_uq.calibration.probability import fit_isotonic, fit_temperature, same_odds
-from sticker_uq.calibration.proving import Trials, _held, _reached, end_tests
+from sticker_uq.calibration.proving import Trials, _chance_of_proof, _held, _reached, end_tests
 from sticker_uq.calibration.records import Assessed, Record
 from sticker_uq.evaluation.metrics.decisions import Count
 from sticker_uq.evaluation.metrics.statistics import upper_bound
@@ -177,6 +177,45 @@ def test_a_promise_for_parts_holds_for_the_worst_of_them(made, drawn):
         assert upper_bound(found.wrongful.events, found.wrongful.of, 0.1) <= min(own.bound, LEVELS.alpha)
     with pytest.raises(InvalidInput, match="for the part few: 20 laptops prove"):
         Trials(draft, fit, records, parts={"few": range(20), "others": range(20, 450)}).policy(LEVELS)
+
+
+def test_what_is_chosen_on_the_fitted_laptops_does_for_each_part_of_them(made, drawn):
+    draft, _, fit, proof = made
+    worse = [draw(seed, 0.3) for seed in range(9000, 9150)]
+    numbers = {"good": range(300), "worse": range(300, 450)}
+    known, records = [*fit, *(draw(seed, 0.3) for seed in range(7000, 7150))], [*proof, *worse]
+    whole = Trials(draft, known, records, parts=numbers)
+    parted = Trials(draft, known, records, parts=numbers, fit_parts=numbers)
+    assert parted._loosest(LEVELS) < whole._loosest(LEVELS)
+    assert parted._left(LEVELS) <= whole._left(LEVELS)
+    for trials in (whole, parted):
+        limit = trials._limits[trials._loosest(LEVELS)]
+        assert trials.policy(LEVELS).risk.max_removal <= limit
+
+
+def test_the_chance_of_a_proof_is_its_share_of_drawn_proofs():
+    rng, levels = np.random.default_rng(0), Levels(0.05, 0.15, 0.1)
+    for events, images, size in ((20, 200, 1.0), (5, 60, 2.0), (0, 30, 0.5), (30, 150, 1.0)):
+        rates = rng.beta(events + 1, images - events + 1, 20_000)
+        laptops = round(size * images)
+        left = rng.binomial(laptops, rates)
+        proved = (
+            np.array([upper_bound(k, laptops, levels.delta) for k in range(laptops + 1)])[left] <= levels.beta
+        )
+        assert _chance_of_proof(Trial(1.0, images, events), size, levels) == pytest.approx(
+            proved.mean(), abs=0.02
+        )
+
+
+def test_other_laptops_to_fit_on_are_other_laptops(drawn):
+    fit, proof = drawn(0, 3), drawn(1000, 2)
+    found = Divided.apart([Assessed("a", tuple(fit), "")], [Assessed("b", tuple(proof), "")])
+    assert (found.fit, found.proof) == (tuple(fit), tuple(proof))
+    assert (found.numbers_of({"a"}, fit=True), found.numbers_of({"a"}, fit=False)) == ([0, 1, 2], [])
+    assert found.numbers_of({"b"}, fit=False) == [0, 1]
+    same = [[replace(records[0], workpiece="laptop 7")] for records in (fit, proof)]
+    with pytest.raises(InvalidInput, match="laptop 7 is in the images to fit on and in those of the proof"):
+        Divided.apart(*([Assessed("a", tuple(one), "")] for one in same))
 
 
 def test_each_promise_is_broken_in_at_most_delta_of_repetitions():

@@ -292,7 +292,7 @@ def test_a_comparison_with_a_policy_judges_the_same_assessments(loaded, pictures
 def test_a_comparison_with_a_bundle_assesses_the_images_again(loaded, pictures, tmp_path):
     settings = PerceptionSettings(passes=2, device="cpu", dil=False)
     policy = tmp_path / "policy.yaml"
-    policy.write_text("unmeasured_novelty: release\n")
+    policy.write_text("unmeasured_novelty: release\nmax_dil: 1\nmax_dil_clean: 1\n")
     bundle = create_bundle(tmp_path / "bundle", settings, policy)
     result = run(pictures, "--out", tmp_path / "out", "--compare", bundle.folder)
     assert result.exit_code == 0, result.output

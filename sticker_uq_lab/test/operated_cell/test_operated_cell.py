@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import rclpy
 import yaml
-from playwright.sync_api import expect
+from playwright.sync_api import TimeoutError, expect
 from rclpy.executors import SingleThreadedExecutor
 from rclpy.node import Node
 from typer.testing import CliRunner
@@ -133,7 +133,11 @@ def test_what_a_person_rejects_is_not_touched_and_what_they_approve_is_removed(l
         page.evaluate(RECORD_STATES)
         assert undocumented(listener) == set()
         page.click("#send")
-        page.wait_for_function("() => window.states.includes('state removing')", timeout=WORK_MS)
+        try:
+            page.wait_for_function("() => window.states.includes('state removing')", timeout=WORK_MS)
+        except TimeoutError as error:
+            shown = [*page.evaluate("() => window.states"), page.inner_text("body"), *lines]
+            raise AssertionError("\n".join(shown)) from error
         expect(page.locator("#which")).to_have_text(re.compile("^Live"))
         expect(page.locator("#heat")).to_be_visible()
         expect(page.locator("#heat")).to_have_js_property("naturalWidth", 640, timeout=WORK_MS)
