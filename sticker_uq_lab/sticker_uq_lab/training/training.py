@@ -1,46 +1,31 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Training a detector: what it starts from, its epochs, validation and checkpoints."""
+"""Training a detector: its data, epochs, validation and checkpoints."""
 
 import copy
 import math
 import os
-import socket
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
-from urllib.error import URLError
 
 import cv2
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torchvision.models import get_model_weights
 
 from sticker_uq.detection.catalogue import build_model
 from sticker_uq.detection.detector import StochasticDetector, load_detector, resolve_device
 from sticker_uq.detection.dropout import PassDropout, no_dropout
 from sticker_uq.detection.kernels.devices import return_freed_memory
-from sticker_uq.detection.models.mobilenet_v2 import fill_backbone
-from sticker_uq.detection.names import MODEL_NAMES, PHOTO_MODEL
 from sticker_uq.detection.registry import detector_entry
 from sticker_uq.detection.settings import DetectorSettings
-from sticker_uq.detection.weights import (
-    COUNTERS,
-    PathLike,
-    load_into,
-    load_weights,
-    network_settings,
-    packaged_weights,
-    save_weights,
-)
+from sticker_uq.detection.weights import save_weights
 from sticker_uq.evaluation.metrics.accuracy import average_precisions
 from sticker_uq.evaluation.metrics.decisions import wrongful_share
 from sticker_uq.io.coco import LabelledImage, check_objects, dataset_digest, read_coco, read_picture
-from sticker_uq.novelty.photo_network import read_photo_network
 from sticker_uq.scene import Detections, InvalidInput, ObjectClass
-from sticker_uq_lab.datasets.default_boxes import OVERLAP, covered_share, fitting_scales
 from sticker_uq_lab.training import recipes
 from sticker_uq_lab.training.augmentation import Sample, augment, split_items
 from sticker_uq_lab.training.checkpoint import STATE, Position, load_state, save_state, saved_network
@@ -48,99 +33,7 @@ from sticker_uq_lab.training.loading import Arrays, ahead, pack, unpack
 from sticker_uq_lab.training.photo_head import CALLED_FROM, learn_photo_head
 from sticker_uq_lab.training.replicas import Replicas, keep_freed_memory
 from sticker_uq_lab.training.settings import EpochResult, Progress, TrainSettings
-
-_TIMEOUT = 10.0  # seconds
-_BODIES = ("backbone.body.", "backbone.features.")  # of the FPN models, of the SSD models
-
-
-def published_weights(name: str, say: Callable[[str], None]) -> tuple[str, Mapping[str, Tensor]] | None:
-    """Name and tensors of torchvision's COCO weights of a model; None, and ``say`` is told, when there are none to download."""
-    try:
-        weights = get_model_weights(name).DEFAULT
-    except ValueError:
-        say(f"torchvision has no weights of {name}")
-        return None
-    try:
-        with _socket_timeout(_TIMEOUT):
-            return str(weights), weights.get_state_dict(progress=False, check_hash=True)
-    except (URLError, OSError, RuntimeError) as error:
-        reason = str(getattr(error, "reason", error)).splitlines()[0]
-        say(f"torchvision's weights cannot be downloaded ({reason})")
-        return None
-
-
-def fill_from_published(
-    model: nn.Module, published: tuple[str, Mapping[str, Tensor]], say: Callable[[str], None]
-) -> str:
-    """Load ``published`` weights wherever shapes agree, that is all but the class layers; returns their name."""
-    name, state = published
-    own = model.state_dict()
-    fitting = {key: value for key, value in state.items() if key in own and own[key].shape == value.shape}
-    model.load_state_dict(fitting, strict=False)
-    say(f"starting from torchvision's {name} ({len(fitting)} of {len(own)} tensors)")
-    return name
-
-
-def fill_from_package(model: nn.Module, name: str, say: Callable[[str], None]) -> str:
-    """Load the packaged weights, as :func:`fill_from_file`; InvalidInput for a model without any."""
-    path = packaged_weights(name)
-    if path is None:
-        having = [known for known in MODEL_NAMES if packaged_weights(known) is not None]
-        raise InvalidInput(
-            f"start packaged: there are no packaged weights of model {name!r}; expected {' or '.join(map(repr, having))}, or "
-            "another start"
-        )
-    say(f"starting from the packaged weights of {name}")
-    return fill_from_file(model, name, path, say)
-
-
-def fill_from_photographs(model: nn.Module, name: str, say: Callable[[str], None]) -> str:
-    """Load the backbone of the network that has seen photographs, all else stays random; InvalidInput for another model."""
-    if name != PHOTO_MODEL:
-        raise InvalidInput(f"start photographs: is for model {PHOTO_MODEL!r}, found {name!r}")
-    network = read_photo_network()
-    fill_backbone(model, network.features)
-    say(f"starting from a backbone of {name} that has seen photographs, all else random")
-    return f"backbone of the photo network {network.hash[:16]}"
-
-
-def fill_from_file(model: nn.Module, name: str, path: PathLike, say: Callable[[str], None]) -> str:
-    """Load a weights file into ``model``; returns a description of the weights.
-
-    Of weights of another model with the same backbone (four have a ResNet-50) only the backbone is loaded, and all
-    other layers stay random.
-    """
-    state, metadata = load_weights(path)
-    origin = metadata.get("model", name)
-    if origin == name:
-        load_into(model, name, path)
-        taken = "weights"
-    else:
-        own = {
-            k: v for k, v in model.state_dict().items() if k.startswith(_BODIES) and not k.endswith(COUNTERS)
-        }
-        found = {key: state[key] for key in own if key in state and state[key].shape == own[key].shape}
-        if not own or len(found) < len(own):
-            raise InvalidInput(
-                f"weights file {path} is for model {origin!r}: expected {name!r}, or one with the same backbone"
-            )
-        model.load_state_dict(found, strict=False)
-        say(f"starting from the backbone of {origin} in {path}, all else random")
-        taken = f"backbone of {origin}"
-    made_by = metadata.get("command")
-    return f"{taken} {metadata['checksum'][:16]}" + (f" of `{made_by}`" if made_by else "")
-
-
-@contextmanager
-def _socket_timeout(seconds: float) -> Iterator[None]:
-    """Set a default socket timeout: urllib has none, and torch.hub has no option for it."""
-    before = socket.getdefaulttimeout()
-    socket.setdefaulttimeout(seconds)
-    try:
-        yield
-    finally:
-        socket.setdefaulttimeout(before)
-
+from sticker_uq_lab.training.starts import Start, choose_network, fill, find_start
 
 __all__ = ["BEST", "EpochResult", "Progress", "TrainSettings", "Training", "train"]
 
@@ -175,7 +68,29 @@ class Training:
         self.device = resolve_device(settings.device)
         self.beside = self.device.type != "cpu"
         self.items, self.val_items = split_items(settings.data, settings.val_data, settings.seed)
-        own = len(self.items)
+        labelled = self.items
+        self._check_items(resume, say)
+        self.items = labelled + [i for folder in settings.exposure for i in read_coco(folder, crowd=True)]
+        if resume:
+            start = None
+            self._network = saved_network(settings.out, settings.input_size, settings.anchor_scales)
+        else:
+            start = find_start(settings.start, settings.model, say)
+            self._network = choose_network(settings, labelled, start, say)
+        self._plan_steps()
+        self.position = Position()
+        self._build_model(start, say)
+        self._build_parts()
+        if resume:
+            self.position = load_state(settings.out, self._fingerprint(), self._parts, self.device)
+            epochs, more = divmod(self.position.step, self.steps_per_epoch)
+            steps = f" and {more} of {self.steps_per_epoch} steps of the next" if more else ""
+            say(f"resumes after epoch {epochs} of {settings.epochs}{steps}")
+        self._averaged = recipes.float_tensors(self.average, self.model)
+
+    def _check_items(self, resume: bool, say: Callable[[str], None]) -> None:
+        """Refuse what cannot be learned from, and say what validation cannot tell."""
+        settings = self.settings
         check_objects(self.items, ", ".join(map(str, settings.data)))
         if settings.val_data is not None:
             check_objects(self.val_items, f"--val-data {settings.val_data}")
@@ -187,8 +102,6 @@ class Training:
                 )
         elif not any(len(item.labels) for item in self.val_items):
             say("no validation picture has a logo or sticker: the last epoch is taken, not the best")
-        for folder in settings.exposure:
-            self.items += read_coco(folder, crowd=True)
         if not resume and len(self.val_items) < ENOUGH_TO_CHOOSE:
             say(
                 f"{len(self.val_items)} pictures to validate on are too few to choose an epoch by: the last one is taken, not "
@@ -199,21 +112,9 @@ class Training:
             raise InvalidInput(
                 f"--input-size and --anchor-scales are for an SSD, expected none for {settings.model}"
             )
-        start, published = settings.start, None
-        if resume:
-            self._network = saved_network(settings.out, settings.input_size, settings.anchor_scales)
-        else:
-            if start in ("auto", "torchvision"):
-                published = published_weights(settings.model, say)
-                if start == "torchvision" and published is None:
-                    raise InvalidInput(
-                        "start torchvision: expected a connection to download its weights by, a model that it has some of, "
-                        "or another start"
-                    )
-                packaged = packaged_weights(settings.model) is not None
-                bare = "photographs" if settings.model == PHOTO_MODEL else "random"
-                start = "torchvision" if published else "packaged" if packaged else bare
-            self._network = self._choose_network(self.items[:own], start, say)
+
+    def _plan_steps(self) -> None:
+        settings = self.settings
         self.batch_size = min(settings.batch_size, len(self.items))
         self._recipe = recipes.recipe_of(settings.model)
         if self.batch_size < self._recipe.min_batch:
@@ -224,34 +125,35 @@ class Training:
         self.steps_per_epoch = len(self.items) // self.batch_size
         self.steps = settings.epochs * self.steps_per_epoch
         self.rate = settings.learning_rate or self._recipe.learning_rate
-        self.position = Position()
+
+    def _build_model(self, start: Start | None, say: Callable[[str], None]) -> None:
+        """The model with the weights of ``start``; None: those of the state to resume come later."""
+        settings = self.settings
         torch.manual_seed(settings.seed)
         self.model = build_model(settings.model, min_size=settings.min_size, **self._network)
-        if not resume:
-            self.position.initial = self._fill(start, published, say)
-            if self.position.initial == "random":
-                size = recipes.input_size(settings.model, self.model)
-                order = np.random.default_rng(settings.seed).permutation(len(self.items))
-                samples = [
-                    augment(self.items[i], size, np.random.default_rng((settings.seed, i)))
-                    for i in order[: self.batch_size].tolist()
-                ]
-                recipes.prepare_random(settings.model, self.model, samples, torch.device("cpu"))
+        if start is None:
+            return
+        self.position.initial = fill(self.model, settings.model, start, say)
+        if self.position.initial == "random":
+            size = recipes.input_size(settings.model, self.model)
+            order = np.random.default_rng(settings.seed).permutation(len(self.items))
+            samples = [
+                augment(self.items[i], size, np.random.default_rng((settings.seed, i)))
+                for i in order[: self.batch_size].tolist()
+            ]
+            recipes.prepare_random(settings.model, self.model, samples, torch.device("cpu"))
+
+    def _build_parts(self) -> None:
+        """Average and optimizer beside the model, all on the device."""
         self.average: Any = copy.deepcopy(self.model)
         for module in self.model.modules():
             if isinstance(module, nn.BatchNorm2d):
                 module.momentum = _NORM_MOMENTUM
         self.model.to(self.device, memory_format=torch.channels_last).train()  # type: ignore[call-overload]
-        recipes.freeze(self.model, settings.freeze)
+        recipes.freeze(self.model, self.settings.freeze)
         self.average.to(self.device).eval().requires_grad_(False)
         self.optimizer = recipes.build_optimizer(self.model, self.rate)
         self._parts = {"model": self.model, "average": self.average, "optimizer": self.optimizer}
-        if resume:
-            self.position = load_state(settings.out, self._fingerprint(), self._parts, self.device)
-            epochs, more = divmod(self.position.step, self.steps_per_epoch)
-            steps = f" and {more} of {self.steps_per_epoch} steps of the next" if more else ""
-            say(f"resumes after epoch {epochs} of {settings.epochs}{steps}")
-        self._averaged = recipes.float_tensors(self.average, self.model)
 
     def run(
         self,
@@ -360,32 +262,6 @@ class Training:
         self.position.step += 1
         self.position.smooth(value)
 
-    def _choose_network(
-        self, items: Sequence[LabelledImage], start: str, say: Callable[[str], None]
-    ) -> dict[str, Any]:
-        """Input size and default boxes: as set, else those of the weights to start from, else what fits the labels."""
-        settings, name = self.settings, self.settings.model
-        if not detector_entry(name).fixed_input_size:
-            return {}
-        before: dict[str, Any] = {}
-        heads_are_taken = False
-        if start not in ("torchvision", "photographs", "random"):
-            path = packaged_weights(name) if start == "packaged" else start
-            before = network_settings(path) if path else {}
-            heads_are_taken = path is not None and load_weights(path)[1].get("model", name) == name
-        size = settings.input_size or before.get("input_size", 0)
-        scales = settings.anchor_scales or tuple(before.get("anchor_scales", ()))
-        if not scales and not heads_are_taken:  # heads know no boxes but those that they were trained with
-            scales = fitting_scales(items, name, size)
-        network = {"input_size": size, "anchor_scales": list(scales)}
-        if size or scales:
-            say(
-                f"default boxes from {min(scales, default=0):g} of the picture, input of {size or 'its own'} px"
-            )
-        share = covered_share(items, name, input_size=size, anchor_scales=tuple(scales))
-        say(f"a default box overlaps {share:.0%} of the labelled boxes by {OVERLAP:g} or more")
-        return network if size or scales else {}
-
     def _input_size(self, step: int) -> tuple[int, int] | None:
         # small pictures are for random weights; pretrained ones would get worse first
         progress = step / self.steps if self.position.initial == "random" else 1.0
@@ -493,21 +369,6 @@ class Training:
             "command": self.command,
             "torch": torch.__version__,
         }
-
-    def _fill(
-        self, start: str, published: tuple[str, Mapping[str, Tensor]] | None, say: Callable[[str], None]
-    ) -> str:
-        name = self.settings.model
-        if published is not None:
-            return fill_from_published(self.model, published, say)
-        if start == "random":
-            say("starting from random weights")
-            return start
-        if start == "packaged":
-            return fill_from_package(self.model, name, say)
-        if start == "photographs":
-            return fill_from_photographs(self.model, name, say)
-        return fill_from_file(self.model, name, start, say)
 
 
 def train(

@@ -25,7 +25,7 @@ from sticker_uq.io.coco import EncodedScene, read_coco, write_coco
 from sticker_uq.novelty.photo_network import read_photo_network
 from sticker_uq.scene import InvalidInput
 from sticker_uq_lab.rendering import encode_scene, render, sample_scene
-from sticker_uq_lab.training import training
+from sticker_uq_lab.training import starts
 from sticker_uq_lab.training.augmentation import Sample, augment, split_items
 from sticker_uq_lab.training.checkpoint import METRICS, STATE
 from sticker_uq_lab.training.recipes import CLAIMED, batch_loss, encode, input_size, match
@@ -319,7 +319,7 @@ def test_it_starts_from_torchvisions_weights_where_it_is_told_to(few, tmp_path, 
         def __str__(self) -> str:
             return "COCO_V1"
 
-    monkeypatch.setattr(training, "get_model_weights", lambda name: type("W", (), {"DEFAULT": Published()}))
+    monkeypatch.setattr(starts, "get_model_weights", lambda name: type("W", (), {"DEFAULT": Published()}))
     found = Training(settings(few, tmp_path / "a", start="torchvision"))
     packaged = Training(settings(few, tmp_path / "b", start="packaged"))
     assert found.position.initial == "COCO_V1"
@@ -333,7 +333,7 @@ def test_without_torchvisions_weights_it_starts_from_the_packaged_ones_with_thei
         def get_state_dict(self, **options: object) -> None:
             raise OSError("no route to host")
 
-    monkeypatch.setattr(training, "get_model_weights", lambda name: type("W", (), {"DEFAULT": Unreachable()}))
+    monkeypatch.setattr(starts, "get_model_weights", lambda name: type("W", (), {"DEFAULT": Unreachable()}))
     lines: list[str] = []
     found = Training(settings(few, tmp_path / "a", start="auto"), say=lines.append)
     packaged = Training(settings(few, tmp_path / "b", start="packaged"))
@@ -364,13 +364,13 @@ def test_a_model_that_torchvision_has_no_weights_of_starts_with_what_there_is(fe
     assert found.position.initial.startswith("backbone of the photo network")
     with pytest.raises(InvalidInput, match=r"start torchvision: expected .* a model that it has some of"):
         Training(settings(few, tmp_path / "b", start="torchvision", model=PHOTO_MODEL))
-    assert training.published_weights("of_another_package", lines.append) is None
+    assert starts.published_weights("of_another_package", lines.append) is None
 
 
 def test_a_detector_that_starts_with_photographs_has_the_maps_of_the_photo_network(tmp_path):
     model, network = build_model(PHOTO_MODEL).eval(), read_photo_network()
     heads = {key: value.clone() for key, value in model.head.state_dict().items()}
-    made_by = training.fill_from_photographs(model, PHOTO_MODEL, lambda line: None)
+    made_by = starts.fill_from_photographs(model, PHOTO_MODEL, lambda line: None)
     assert network.hash[:16] in made_by
     pictures = torch.rand(1, 3, 160, 96) * 2 - 1
     with torch.inference_mode():
@@ -380,7 +380,7 @@ def test_a_detector_that_starts_with_photographs_has_the_maps_of_the_photo_netwo
         assert torch.equal(found, wanted)
     assert all(torch.equal(value, heads[key]) for key, value in model.head.state_dict().items())
     with pytest.raises(InvalidInput, match=f"for model '{PHOTO_MODEL}', found '{SSDLITE}'"):
-        training.fill_from_photographs(model, SSDLITE, lambda line: None)
+        starts.fill_from_photographs(model, SSDLITE, lambda line: None)
 
 
 def test_weights_of_another_class_count_fill_all_but_the_class_layers():
@@ -388,7 +388,7 @@ def test_weights_of_another_class_count_fill_all_but_the_class_layers():
     published = build_model(SSDLITE, num_classes=91).state_dict()
 
     model = build_model(SSDLITE)
-    assert training.fill_from_published(model, ("COCO", published), lambda line: None) == "COCO"
+    assert starts.fill_from_published(model, ("COCO", published), lambda line: None) == "COCO"
     kept = [k for k, v in model.state_dict().items() if not torch.equal(v, published[k])]
     assert kept
     assert all("classification_head" in key for key in kept)
@@ -428,7 +428,7 @@ def test_the_backbone_of_another_model_is_taken_and_nothing_else(tmp_path):
     model, heard = build_model("retinanet_resnet50_fpn", min_size=64), list[str]()
     before = {key: value.clone() for key, value in model.state_dict().items()}
     theirs = other.state_dict()
-    made_by = training.fill_from_file(model, "retinanet_resnet50_fpn", path, heard.append)
+    made_by = starts.fill_from_file(model, "retinanet_resnet50_fpn", path, heard.append)
     assert made_by.startswith("backbone of fasterrcnn_resnet50_fpn")
     assert "fasterrcnn_resnet50_fpn" in heard[0]
     for key, value in model.state_dict().items():
@@ -440,7 +440,7 @@ def test_the_backbone_of_another_model_is_taken_and_nothing_else(tmp_path):
         ),
         Unfilled(),
     ):  # refused before a weight is touched
-        training.fill_from_file(build_model("ssd300_vgg16"), "ssd300_vgg16", path, heard.append)
+        starts.fill_from_file(build_model("ssd300_vgg16"), "ssd300_vgg16", path, heard.append)
 
 
 def test_a_picture_that_is_no_picture_ends_the_training_by_name(tmp_path):
