@@ -122,10 +122,8 @@ def proof_table(guarantee: Guarantee) -> Table:
         ),
         "method": lambda p: p.method,
     }
-    return Table(
-        ("", *(name for name, _ in proofs)),
-        tuple((line, *(show(proof) for _, proof in proofs)) for line, show in lines.items()),
-    )
+    rows = ((line, *(show(proof) for _, proof in proofs)) for line, show in lines.items())
+    return Table(("", *(name for name, _ in proofs)), tuple(row for row in rows if any(row[1:])))
 
 
 def _of_part(name: str, proof: Proof) -> str:
