@@ -114,7 +114,7 @@ def proof_table(guarantee: Guarantee) -> Table:
         "laptops": lambda p: str(p.images),
         "bad ones": lambda p: str(p.events),
         **{f"bad ones of {name}": partial(_of_part, name) for name in proofs[0][1].parts or {}},
-        "rate that they exclude": lambda p: _percent(p.bound),
+        f"bound at the limit{', worst part' if proofs[0][1].parts else ''}": lambda p: _percent(p.bound),
         "lowest rate that so many could prove": lambda p: _percent(p.smallest_level),
         "limit": lambda p: f"{p.limit:.4g}",
         "limit for the rate on average": lambda p: (
@@ -122,10 +122,8 @@ def proof_table(guarantee: Guarantee) -> Table:
         ),
         "method": lambda p: p.method,
     }
-    return Table(
-        ("", *(name for name, _ in proofs)),
-        tuple((line, *(show(proof) for _, proof in proofs)) for line, show in lines.items()),
-    )
+    rows = ((line, *(show(proof) for _, proof in proofs)) for line, show in lines.items())
+    return Table(("", *(name for name, _ in proofs)), tuple(row for row in rows if any(row[1:])))
 
 
 def _of_part(name: str, proof: Proof) -> str:
