@@ -280,7 +280,7 @@ def create_bundle(
 def _sources(settings: PerceptionSettings, policy: Path) -> dict[str, Path]:
     # torch takes seconds to load: a cell that starts from a bundle need not wait for it here
     from sticker_uq.detection.weights import beside_weights, close_up_weights, packaged_weights
-    from sticker_uq.novelty.network import packaged_file
+    from sticker_uq.perception.novelty.network import packaged_file
 
     weights = Path(settings.weights) if settings.weights else packaged_weights(settings.model)
     assert weights is not None, "else the detector could not have been loaded"
