@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sticker_uq.gate import Answer, OperatorAnswer, OperatorAnswers, SceneAnswer
+from sticker_uq.gate.answers import contradiction, unmentioned
 from sticker_uq.gate.box_overlap import same_place
 from sticker_uq.gate.events import AnswerGiven, DeclareDone
-from sticker_uq.gate.operator.answers import contradiction, unmentioned
 from sticker_uq.testing.scenes import ELSEWHERE, HERE, THERE
 from test.helpers.gate import UNSURE, K, running
 

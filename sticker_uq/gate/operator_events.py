@@ -4,8 +4,7 @@
 from dataclasses import replace
 
 from sticker_uq.gate import events as ev
-from sticker_uq.gate.box_overlap import is_proper, same_place
-from sticker_uq.gate.operator.answers import (
+from sticker_uq.gate.answers import (
     Answer,
     OperatorAnswer,
     SceneAnswer,
@@ -13,6 +12,7 @@ from sticker_uq.gate.operator.answers import (
     sticker_places,
     unmentioned,
 )
+from sticker_uq.gate.box_overlap import is_proper, same_place
 from sticker_uq.gate.settings import nanoseconds
 from sticker_uq.gate.state import NO_STREAK, GateState, Refused, Request
 from sticker_uq.gate.step_context import StepContext

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
-from sticker_uq.evaluation.reporting import report_model
+from sticker_uq.evaluation import report_model
 from sticker_uq.io.files import write_file
 from sticker_uq.messages import LABELS, VERDICTS
 from sticker_uq.scene import (

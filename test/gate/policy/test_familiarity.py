@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from sticker_uq.gate import Policy, judge
-from sticker_uq.gate.assumptions.familiarity import Familiarity, Usual
-from sticker_uq.gate.operator.answers import OperatorAnswers
+from sticker_uq.gate.answers import OperatorAnswers
+from sticker_uq.gate.policy.familiarity import Familiarity, Usual
 from sticker_uq.scene import Exposure, InvalidInput, Outcome, SceneAssessment
 from sticker_uq.testing.scenes import assessment, observed, rarely_seen
 

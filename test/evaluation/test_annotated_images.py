@@ -6,8 +6,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from sticker_uq.evaluation.reporting import annotated_images as pictures
-from sticker_uq.evaluation.reporting.annotated_images import annotate, saliency_overlay
+from sticker_uq.evaluation import annotated_images as pictures
+from sticker_uq.evaluation.annotated_images import annotate, saliency_overlay
 from sticker_uq.scene import InvalidInput, ObjectClass, ObjectVerdict, Reason, Status, Verdict
 
 
