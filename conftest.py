@@ -30,12 +30,14 @@ LONG = (
     "faults", "console/page", "lab/cli/test_qualify.py", "detection/test_gpu.py", "lab/attacks/test_white_box.py",
     "lab/cli/test_stopping.py", "lab/cli/test_demo.py", "lab/test_documented_commands.py", "lab/training/test_training.py",
     "detection/test_passes.py", "lab/test_benchmark_hard.py", "gate/test_exploration.py", "detection/test_weights.py",
-    "cli/test_replay_cells.py", "lab/studies/detectors/test_running.py", "lab/test_benchmark_gpu.py", "dil/test_dil.py",
-    "detection/test_devices.py", "lab/cli/test_improve.py", "dil/test_saliency.py", "perception/test_pipeline.py",
+    "cli/test_replay_cells.py", "lab/studies/detectors/test_running.py", "lab/test_benchmark_gpu.py",
+    "perception/dil/test_dil.py", "detection/test_devices.py", "lab/cli/test_improve.py", "perception/dil/test_saliency.py",
+    "perception/test_pipeline.py",
     "lab/test_documentation.py", "lab/attacks/test_dpatch.py", "calibration/test_fitting.py",
     "lab/studies/monitors/test_task_networks.py", "cli/test_main.py", "lab/robustness/test_running.py",
     "lab/studies/monitors/test_study.py", "evaluation/replay/test_replay.py", "lab/training/test_unit_variance.py",
-    "monitors/test_panel.py", "novelty/test_network.py", "lab/test_benchmark_world.py", "nodes/common/test_lifecycle.py",
+    "perception/monitors/test_panel.py", "perception/novelty/test_network.py", "lab/test_benchmark_world.py",
+    "nodes/common/test_lifecycle.py",
 )  # fmt: skip
 hypothesis.settings.register_profile(
     "repeatable", derandomize=True, deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
@@ -153,7 +155,7 @@ def small_packaged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[P
     """
     from sticker_uq.detection import detector, weights
     from sticker_uq.detection.names import DEFAULT_MODEL
-    from sticker_uq.novelty import network
+    from sticker_uq.perception.novelty import network
     from test.helpers.models import small_novelty, small_weights
 
     folder = tmp_path_factory.mktemp("packaged")

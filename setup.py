@@ -50,7 +50,7 @@ setup(
         f"{NAME}.console": ["page/*"],
         f"{NAME}.detection": ["weights/*"],
         f"{NAME}.evaluation.reporting": ["templates/*"],
-        f"{NAME}.novelty": ["weights/*"],
+        f"{NAME}.perception.novelty": ["weights/*"],
     },
     data_files=[
         ("share/ament_index/resource_index/packages", [f"resource/{NAME}"]),

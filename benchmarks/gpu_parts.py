@@ -35,9 +35,9 @@ from sticker_uq.detection.kernels.fast_faster_rcnn import BagPooling, greedy_nms
 from sticker_uq.detection.kernels.pixels import network_input
 from sticker_uq.detection.selection import top_ranked
 from sticker_uq.detection.weights import packaged_weights
-from sticker_uq.dil import LocalizationSettings, localize
-from sticker_uq.dil.dil import objectness_gradients
 from sticker_uq.perception import Perception, PerceptionSettings
+from sticker_uq.perception.dil import LocalizationSettings, localize
+from sticker_uq.perception.dil.dil import objectness_gradients
 from sticker_uq.scene import InvalidInput, StochasticSamples
 
 Row = dict[str, Any]

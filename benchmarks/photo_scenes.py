@@ -27,8 +27,19 @@ from sticker_uq.gate import Policy
 from sticker_uq.io.coco import LabelledImage, pictures_of, read_coco
 from sticker_uq.io.files import atomic_write
 from sticker_uq.io.share import share_folder
-from sticker_uq.novelty.network import SIZE, SceneReference, input_size, packaged_network, scene_activations
-from sticker_uq.novelty.photo_network import CHANNELS, PhotoNetwork, load_photo_network, photo_input
+from sticker_uq.perception.novelty.network import (
+    SIZE,
+    SceneReference,
+    input_size,
+    packaged_network,
+    scene_activations,
+)
+from sticker_uq.perception.novelty.photo_network import (
+    CHANNELS,
+    PhotoNetwork,
+    load_photo_network,
+    photo_input,
+)
 from sticker_uq.scene import InvalidInput
 from sticker_uq_lab.training.novelty_training import set_reference
 

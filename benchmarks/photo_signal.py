@@ -32,8 +32,8 @@ from sticker_uq.gate.policy.signals import object_signals
 from sticker_uq.io.coco import LabelledImage, read_coco, read_picture
 from sticker_uq.io.files import atomic_write
 from sticker_uq.io.labelled_images import LabelledSource
-from sticker_uq.novelty.photo_network import PACKAGED, PhotoNetwork, load_photo_network
 from sticker_uq.perception.factory import load_perception
+from sticker_uq.perception.novelty.photo_network import PACKAGED, PhotoNetwork, load_photo_network
 from sticker_uq.perception.photo import PhotoHead, photo_features, photo_file, read_photo_head
 from sticker_uq.perception.settings import PerceptionSettings
 from sticker_uq.scene import FloatArray, IntArray, InvalidInput, ObjectClass

@@ -32,9 +32,9 @@ from benchmarks.result_files import argument_parser, result_file
 from sticker_uq.gate import Policy, judge
 from sticker_uq.io.files import atomic_write
 from sticker_uq.io.share import share_folder
-from sticker_uq.novelty.network import packaged_network
 from sticker_uq.perception import Perception, PerceptionSettings
 from sticker_uq.perception.factory import load_perception
+from sticker_uq.perception.novelty.network import packaged_network
 from sticker_uq.scene import InvalidInput, Outcome
 from sticker_uq_lab.rendering import render, sample_scene
 from sticker_uq_lab.rendering.scene_sampling import Profile

@@ -40,8 +40,8 @@ from sticker_uq.gate import Policy, judge
 from sticker_uq.io.coco import LabelledImage, read_picture
 from sticker_uq.io.json_store import JsonStore
 from sticker_uq.io.labelled_images import LabelledSource
-from sticker_uq.novelty.network import load_network
-from sticker_uq.perception.novelty import novelty_from_network
+from sticker_uq.perception.image_novelty import novelty_from_network
+from sticker_uq.perception.novelty.network import load_network
 from sticker_uq.perception.settings import PerceptionSettings
 from sticker_uq.scene import (
     METRICS,

@@ -24,7 +24,7 @@ from sticker_uq.cell.supervisor_settings import SupervisorNodeSettings
 from sticker_uq.cli import PANELS, app
 from sticker_uq.console.server import ConsoleSettings
 from sticker_uq.gate import Policy
-from sticker_uq.gate.assumptions import familiarity
+from sticker_uq.gate.policy import familiarity
 from sticker_uq.gate.policy import policy_schema as sections
 from sticker_uq.messages import BLOCK_ADVICE, BLOCK_REASONS, BlockReason
 from sticker_uq_lab.datasets.importing.schemas import SCHEMAS

@@ -15,7 +15,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from sticker_uq.novelty.photo_network import PhotoNetwork, load_photo_network
 from sticker_uq.perception.front import (
     FEW,
     FrontHead,
@@ -24,6 +23,7 @@ from sticker_uq.perception.front import (
     save_front_head,
     shown_in_front,
 )
+from sticker_uq.perception.novelty.photo_network import PhotoNetwork, load_photo_network
 from sticker_uq_lab.datasets.abnormal import CASES, EXPOSURE, leave_untouched
 from sticker_uq_lab.rendering import render, sample_scene
 from sticker_uq_lab.rendering.scene_spec import SceneSpec, ThingSpec

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from sticker_uq.detection.weights import read_metadata, save_weights
-from sticker_uq.novelty.network import read_network
+from sticker_uq.perception.novelty.network import read_network
 from sticker_uq.scene import InvalidInput
 
 

@@ -24,7 +24,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from sticker_uq.novelty.photo_network import (
+from sticker_uq.perception.novelty.photo_network import (
     CHANNELS,
     PhotoNetwork,
     photo_input,

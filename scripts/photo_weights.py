@@ -22,7 +22,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from sticker_uq.novelty.photo_network import (
+from sticker_uq.perception.novelty.photo_network import (
     FEATURES,
     SIDE,
     PhotoNetwork,

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from sticker_uq.calibration.making import write_policy
 from sticker_uq.gate import Policy
-from sticker_uq.gate.assumptions.reference_file import reference_beside
+from sticker_uq.gate.policy.reference import reference_beside
 from sticker_uq.scene import InvalidInput
 
 for name in sys.argv[1:] or sys.exit(__doc__):

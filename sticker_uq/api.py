@@ -236,7 +236,7 @@ def draw(image: Picture, scene: SceneAssessment, decision: SceneDecision | None 
 
     Raises :class:`~sticker_uq.InvalidInput` when ``scene`` is about an image of another size.
     """
-    from sticker_uq.evaluation.reporting.annotated_images import annotate
+    from sticker_uq.evaluation.annotated_images import annotate
 
     return annotate(image, scene, decision)
 

@@ -146,12 +146,12 @@ def test_mistakes_are_named(folder):
     [
         "",
         ".detection",
-        ".dil",
         ".gate",
         ".gate.audit",
         ".geometry",
-        ".monitors",
         ".perception",
+        ".perception.dil",
+        ".perception.monitors",
         ".uncertainty",
     ],
 )

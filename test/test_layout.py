@@ -148,10 +148,17 @@ def test_the_citation_names_this_version_and_the_five_papers():
     assert all(work["authors"] and work["title"] for work in citation["references"])
 
 
-@pytest.mark.parametrize("package", ["detection", "dil", "perception"])
+@pytest.mark.parametrize("root", [ROOT / "sticker_uq", LAB / "sticker_uq_lab"], ids=lambda root: root.name)
+def test_a_package_has_at_most_thirteen_rooms(root):
+    assert 1 < len([*root.glob("*/__init__.py")]) <= 13
+
+
+@pytest.mark.parametrize("package", ["detection", "perception", "perception.dil"])
 def test_what_is_loaded_when_used_has_a_type(package):
     """A type checker reads the branch that imports the names, the interpreter the one that says where they are."""
-    tree = ast.parse((ROOT / "sticker_uq" / package / "__init__.py").read_text(encoding="utf-8"))
+    tree = ast.parse(
+        (ROOT.joinpath("sticker_uq", *package.split(".")) / "__init__.py").read_text(encoding="utf-8")
+    )
     (branch,) = (node for node in tree.body if isinstance(node, ast.If))
     assert ast.unparse(branch.test) == "TYPE_CHECKING"
     typed = {

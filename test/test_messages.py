@@ -9,8 +9,8 @@ import pytest
 import sticker_uq
 from sticker_uq import messages
 from sticker_uq.gate import BlockReason, Phase
+from sticker_uq.gate.answers import Answer, SceneAnswer
 from sticker_uq.gate.events import RemovalCode
-from sticker_uq.gate.operator.answers import Answer, SceneAnswer
 from sticker_uq.messages import LOG_LINES, MESSAGES, gate_text, log_line, text_of, texts_of
 from sticker_uq.scene import ObjectClass, Outcome, Reason, Verdict
 

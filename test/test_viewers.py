@@ -10,7 +10,7 @@ import pytest
 import yaml
 from sensor_msgs.msg import Image
 
-from sticker_uq.evaluation.reporting import annotated_images
+from sticker_uq.evaluation import annotated_images
 from sticker_uq.nodes.common import qos
 from sticker_uq.nodes.common.images import bgr_from_msg
 from sticker_uq.nodes.common.liveliness import type_of

@@ -13,7 +13,7 @@ from sticker_uq.calibration.choosing import choose_risk, fit_left
 from sticker_uq.calibration.probability import Kind, fit_calibration
 from sticker_uq.calibration.records import Record, first_of_each
 from sticker_uq.gate import Policy
-from sticker_uq.gate.assumptions.familiarity import Familiarity
+from sticker_uq.gate.policy.familiarity import Familiarity
 from sticker_uq.gate.policy.policy import LIMITS, highest
 from sticker_uq.gate.policy.policy_schema import SaliencyLimit
 from sticker_uq.gate.policy.signals import SIGNALS, SaliencyName, SignalName

@@ -21,8 +21,8 @@ from sticker_uq.calibration.records import Assessed, Record, labelled, number_un
 from sticker_uq.evaluation.executors import executor
 from sticker_uq.evaluation.replay.assessing import assess_apart, identity_of, one_by_one, process_count
 from sticker_uq.gate import Policy
-from sticker_uq.gate.assumptions.reference_file import write_reference
 from sticker_uq.gate.policy.policy_schema import DataSet, Provenance, Validity
+from sticker_uq.gate.policy.reference import write_reference
 from sticker_uq.io.files import atomic_write
 from sticker_uq.io.json_store import JsonStore
 from sticker_uq.io.labelled_images import LabelledSource

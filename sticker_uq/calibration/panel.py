@@ -14,12 +14,12 @@ from sticker_uq.evaluation.metrics.matching import best_overlap
 from sticker_uq.gate import OperatorAnswers, Policy, judge
 from sticker_uq.io.coco import LabelledImage, read_picture
 from sticker_uq.io.crops import cut_crops, empty_boxes
-from sticker_uq.monitors import Monitor, Objects, concatenate, measure_cost, monitor_named
-from sticker_uq.monitors.detections import CROP_SIZE, Probe
-from sticker_uq.monitors.folder import MonitorCalibration, PanelFile, save_panel
-from sticker_uq.monitors.panel import PanelMember
-from sticker_uq.monitors.task_network import TaskNetwork
 from sticker_uq.perception import Perception
+from sticker_uq.perception.monitors import Monitor, Objects, concatenate, measure_cost, monitor_named
+from sticker_uq.perception.monitors.detections import CROP_SIZE, Probe
+from sticker_uq.perception.monitors.folder import MonitorCalibration, PanelFile, save_panel
+from sticker_uq.perception.monitors.panel import PanelMember
+from sticker_uq.perception.monitors.task_network import TaskNetwork
 from sticker_uq.scene import FloatArray, InvalidInput, ObjectClass
 
 DEFAULT = ("pcs", "mc_mutual_information", "energy", "knn", "dissector")

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from sticker_uq.calibration.control import images_needed, smallest_level
 from sticker_uq.evaluation.metrics.statistics import upper_bound
-from sticker_uq.gate.assumptions.familiarity import MIN_SCENES
+from sticker_uq.gate.policy.familiarity import MIN_SCENES
 from sticker_uq.scene import IntArray, InvalidInput
 
 FIT_SHARE = 0.4

@@ -14,8 +14,8 @@ from sticker_uq.calibration.fitting import Levels
 from sticker_uq.calibration.records import Record, first_of_each
 from sticker_uq.evaluation.metrics.decisions import Count
 from sticker_uq.gate import Policy
-from sticker_uq.gate.assumptions.drift import Reference
 from sticker_uq.gate.policy.policy_schema import Guarantee, Proof
+from sticker_uq.gate.policy.reference import Reference
 from sticker_uq.scene import FloatArray, InvalidInput
 
 LEFT_LIMITS = (

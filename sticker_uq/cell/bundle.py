@@ -26,8 +26,8 @@ from pydantic import BaseModel, Field, ValidationError
 from sticker_uq.cell.supervisor_settings import SupervisorNodeSettings
 from sticker_uq.evaluation.bundle_comparison import COMPARISON, BundleComparison
 from sticker_uq.gate import Policy
-from sticker_uq.gate.assumptions.reference_file import SUFFIX, reference_file
 from sticker_uq.gate.policy.limits import Before
+from sticker_uq.gate.policy.reference import SUFFIX, reference_file
 from sticker_uq.gate.policy.signals import scene_signal
 from sticker_uq.io.files import check_output_folder, remove_earlier_result, whole_folder
 from sticker_uq.io.reading import MOST_YAML, child_path, parse_yaml, read_chunks, read_text, show_value
@@ -280,7 +280,7 @@ def create_bundle(
 def _sources(settings: PerceptionSettings, policy: Path) -> dict[str, Path]:
     # torch takes seconds to load: a cell that starts from a bundle need not wait for it here
     from sticker_uq.detection.weights import beside_weights, close_up_weights, packaged_weights
-    from sticker_uq.novelty.network import packaged_file
+    from sticker_uq.perception.novelty.network import packaged_file
 
     weights = Path(settings.weights) if settings.weights else packaged_weights(settings.model)
     assert weights is not None, "else the detector could not have been loaded"

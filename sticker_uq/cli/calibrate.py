@@ -22,8 +22,8 @@ from sticker_uq.cli import option
 from sticker_uq.cli.options import Alpha, Beta, Delta, Jobs, RayAddress, Topic, output_file, settings_options
 from sticker_uq.cli.terminal import command_line, counting, output, tell_of_source
 from sticker_uq.gate import Policy
-from sticker_uq.gate.assumptions.reference_file import reference_beside
 from sticker_uq.gate.policy.policy_schema import PanelRule
+from sticker_uq.gate.policy.reference import reference_beside
 from sticker_uq.gate.policy.signals import SIGNALS, SaliencyName
 from sticker_uq.io.coco import check_objects
 from sticker_uq.io.files import check_output_file, write_file

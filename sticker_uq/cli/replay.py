@@ -21,7 +21,6 @@ from sticker_uq.cell.bundle import Bundle
 from sticker_uq.cell.node_settings import NODE_ONLY
 from sticker_uq.cli import option, options
 from sticker_uq.cli.terminal import counting, figures, output, tell_of_source
-from sticker_uq.dil.settings import Technique
 from sticker_uq.evaluation.executors import executor
 from sticker_uq.evaluation.replay.assessing import Assessed, one_by_one, process_count, side_by_side
 from sticker_uq.evaluation.replay.comparison import (
@@ -42,6 +41,7 @@ from sticker_uq.io.share import environment, share_folder
 from sticker_uq.io.sources import ImageSource, SourceImage, is_recording, open_source
 from sticker_uq.messages import printable
 from sticker_uq.perception import PerceptionSettings
+from sticker_uq.perception.dil.settings import Technique
 from sticker_uq.perception.factory import load_perception
 from sticker_uq.scene import InvalidInput, SceneAssessment, SceneDecision
 

@@ -7,10 +7,10 @@ arm and supervisor do with them: they read the clock, and `audit` writes files.)
 verdicts; :func:`step` turns decisions and events into a permit that expires; :class:`GateController` joins the two.
 """
 
+from sticker_uq.gate.answers import Answer, OperatorAnswer, OperatorAnswers, SceneAnswer
 from sticker_uq.gate.assumptions.assumption_monitor import AssumptionSettings
 from sticker_uq.gate.controller import GateController, facts_of
 from sticker_uq.gate.judge import judge
-from sticker_uq.gate.operator.answers import Answer, OperatorAnswer, OperatorAnswers, SceneAnswer
 from sticker_uq.gate.policy.policy import Policy
 from sticker_uq.gate.settings import GateSettings
 from sticker_uq.gate.state import BlockReason, GateState, Phase

@@ -13,8 +13,8 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
+from sticker_uq.gate.answers import OperatorAnswer, OperatorAnswers
 from sticker_uq.gate.box_overlap import Box
-from sticker_uq.gate.operator.answers import OperatorAnswer, OperatorAnswers
 from sticker_uq.gate.settings import GateSettings
 from sticker_uq.gate.state import BlockReason, GateState, Permit, Refused, SceneFacts, Target
 from sticker_uq.scene import InvalidInput, ObjectClass, ObjectVerdict, ObservedObject, Reason, Verdict

@@ -4,9 +4,9 @@
 from dataclasses import dataclass
 from enum import IntEnum
 
+from sticker_uq.gate.answers import OperatorAnswer, SceneAnswer
 from sticker_uq.gate.box_overlap import Box
 from sticker_uq.gate.durable import DurableState
-from sticker_uq.gate.operator.answers import OperatorAnswer, SceneAnswer
 from sticker_uq.gate.state import NO_POSES, BlockReason, GateState, Relief, SceneFacts, Target
 from sticker_uq.geometry import ScenePoses
 from sticker_uq.scene import ImageCheck, ObjectVerdict, Reason, SceneDecision

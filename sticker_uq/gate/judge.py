@@ -9,8 +9,8 @@ from dataclasses import replace
 
 import numpy as np
 
+from sticker_uq.gate.answers import Answer, OperatorAnswer, OperatorAnswers
 from sticker_uq.gate.box_overlap import as_box, iou, is_proper, same_place
-from sticker_uq.gate.operator.answers import Answer, OperatorAnswer, OperatorAnswers
 from sticker_uq.gate.policy.limits import Before
 from sticker_uq.gate.policy.policy import Policy
 from sticker_uq.gate.policy.rules import is_possible_logo, judge_object, within

@@ -10,8 +10,8 @@ from functools import reduce
 from operator import or_
 from statistics import median
 
+from sticker_uq.gate.answers import OperatorAnswers
 from sticker_uq.gate.box_overlap import Box, as_box
-from sticker_uq.gate.operator.answers import OperatorAnswers
 from sticker_uq.gate.settings import GateSettings
 from sticker_uq.geometry import ObjectPose, ScenePoses
 from sticker_uq.messages import BlockReason

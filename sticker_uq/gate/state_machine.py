@@ -13,8 +13,8 @@ from typing import Any
 
 from sticker_uq.gate import arm_events as arm
 from sticker_uq.gate import events as ev
+from sticker_uq.gate import operator_events as operator
 from sticker_uq.gate import scene_events as scenes
-from sticker_uq.gate.operator import operator_events as operator
 from sticker_uq.gate.plausibility import why_stale
 from sticker_uq.gate.settings import GateSettings, nanoseconds
 from sticker_uq.gate.state import NO_STREAK, BlockReason, GateState, Phase

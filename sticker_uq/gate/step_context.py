@@ -9,8 +9,8 @@ from dataclasses import replace
 from typing import Any
 
 from sticker_uq.gate import events as ev
+from sticker_uq.gate.answers import OperatorAnswers, sticker_places
 from sticker_uq.gate.box_overlap import Box, as_box, same_place
-from sticker_uq.gate.operator.answers import OperatorAnswers, sticker_places
 from sticker_uq.gate.settings import GateSettings, nanoseconds
 from sticker_uq.gate.state import NO_STREAK, BlockReason, GateState, Request, Target
 from sticker_uq.scene import ObjectVerdict, Reason, Verdict

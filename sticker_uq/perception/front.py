@@ -19,7 +19,12 @@ from sticker_uq.detection import StochasticDetector
 from sticker_uq.detection.names import DEFAULT_MODEL
 from sticker_uq.detection.transfer import to_device
 from sticker_uq.detection.weights import COUNTERS, beside_weights, load_weights, save_weights
-from sticker_uq.novelty.photo_network import CHANNELS, PhotoNetwork, load_photo_network, photo_input
+from sticker_uq.perception.novelty.photo_network import (
+    CHANNELS,
+    PhotoNetwork,
+    load_photo_network,
+    photo_input,
+)
 from sticker_uq.perception.settings import PerceptionSettings
 from sticker_uq.scene import InvalidInput
 

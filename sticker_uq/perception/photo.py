@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from sticker_uq.detection import StochasticDetector
 from sticker_uq.detection.transfer import to_device
 from sticker_uq.detection.weights import beside_weights, load_weights, save_weights
-from sticker_uq.novelty.photo_network import (
+from sticker_uq.perception.novelty.photo_network import (
     FEATURES,
     PACKAGED,
     PhotoNetwork,

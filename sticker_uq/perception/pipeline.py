@@ -21,14 +21,14 @@ from sticker_uq.detection.deterministic_pass import DeterministicPass
 from sticker_uq.detection.features import Features
 from sticker_uq.detection.kernels.devices import device_broken, out_of_memory
 from sticker_uq.detection.weights import close_up_weights
-from sticker_uq.dil import localize
-from sticker_uq.monitors.folder import load_panel
-from sticker_uq.monitors.interface import Objects
-from sticker_uq.monitors.panel import observe_objects
 from sticker_uq.perception.close_ups import LEARNED_ZOOM, ZOOM, look_closely
+from sticker_uq.perception.dil import localize
 from sticker_uq.perception.front import FrontLook
 from sticker_uq.perception.image_facts import ImageFacts, check_picture, image_digest, measure_exposure
-from sticker_uq.perception.novelty import NoveltyEstimator
+from sticker_uq.perception.image_novelty import NoveltyEstimator
+from sticker_uq.perception.monitors.folder import load_panel
+from sticker_uq.perception.monitors.interface import Objects
+from sticker_uq.perception.monitors.panel import observe_objects
 from sticker_uq.perception.patches import PatchLook
 from sticker_uq.perception.photo import PhotoLook
 from sticker_uq.perception.settings import PerceptionSettings

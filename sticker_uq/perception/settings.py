@@ -10,8 +10,8 @@ import os
 from pydantic import Field
 
 from sticker_uq.detection.settings import DetectorSettings
-from sticker_uq.dil.settings import LocalizationSettings, Technique
 from sticker_uq.io.setting_fields import same_field
+from sticker_uq.perception.dil.settings import LocalizationSettings, Technique
 from sticker_uq.uncertainty.cluster import ClusterSettings
 
 MODEL_STAGES = ("encode", "sample", "detect", "dil", "last_look", "close_ups", "photo", "novelty", "panel")

@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from benchmarks import gpu, gpu_parts
-from sticker_uq.dil import dil as saliency
+from sticker_uq.perception.dil import dil as saliency
 from sticker_uq_lab.rendering import render, sample_scene
 from test.detection.test_gpu import ones
 from test.helpers.models import small_weights

@@ -5,7 +5,7 @@ import pytest
 
 from benchmarks.world import CELL, ROOT, WIDTH, quantiles, read
 from sticker_uq.detection import DetectorSettings, load_detector
-from sticker_uq.novelty.network import packaged_for, read_network
+from sticker_uq.perception.novelty.network import packaged_for, read_network
 from sticker_uq.scene import FloatArray, ObjectClass
 from sticker_uq_lab.rendering import render, sample_scene
 from sticker_uq_lab.rendering.render import RenderedScene

@@ -18,8 +18,8 @@ from sticker_uq.cell.supervisor_settings import SupervisorNodeSettings
 from sticker_uq.cli import app
 from sticker_uq.detection.weights import packaged_weights
 from sticker_uq.gate import Policy
-from sticker_uq.gate.assumptions.drift import Reference
 from sticker_uq.gate.policy.policy_schema import Guarantee
+from sticker_uq.gate.policy.reference import Reference
 from sticker_uq.io.setting_fields import validate
 from sticker_uq.io.share import share_folder
 from sticker_uq.messages import text_of

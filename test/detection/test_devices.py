@@ -22,7 +22,7 @@ from sticker_uq.detection.detector import StochasticDetector
 from sticker_uq.detection.dropout import CounterDropout
 from sticker_uq.detection.kernels.fast_faster_rcnn import greedy_nms
 from sticker_uq.detection.selection import top_ranked
-from sticker_uq.dil.dil import objectness_gradients
+from sticker_uq.perception.dil.dil import objectness_gradients
 from test.detection.test_passes import assert_matches, one_pass, rows_of, same
 from test.helpers.models import FAMILIES, MODEL_NAMES, picture, tiny_detector, tiny_model
 from test.helpers.simulated_gpu import OnGpu, simulated_gpu

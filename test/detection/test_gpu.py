@@ -18,10 +18,10 @@ from sticker_uq.detection.kernels.fast_faster_rcnn import BatchedFasterRcnn, Fas
 from sticker_uq.detection.kernels.frozen import freeze
 from sticker_uq.detection.selection import NonFiniteOutput
 from sticker_uq.detection.settings import DetectorSettings
-from sticker_uq.dil import LocalizationSettings, localize
-from sticker_uq.dil import dil as saliency
-from sticker_uq.dil.dil import sum_objectness
 from sticker_uq.perception import Perception, PerceptionSettings
+from sticker_uq.perception.dil import LocalizationSettings, localize
+from sticker_uq.perception.dil import dil as saliency
+from sticker_uq.perception.dil.dil import sum_objectness
 from sticker_uq.scene import InvalidInput
 from test.detection.test_devices import brought_there, nothing_left  # noqa: F401  # fixture
 from test.helpers.models import MIN_SIZE, picture, tiny_detector, tiny_model, tiny_weights

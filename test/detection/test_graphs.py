@@ -11,8 +11,8 @@ from sticker_uq.detection import load_detector
 from sticker_uq.detection.kernels import graphs
 from sticker_uq.detection.kernels.graphs import Graphs
 from sticker_uq.detection.settings import DetectorSettings
-from sticker_uq.novelty.network import novelty_maps, packaged_network
 from sticker_uq.perception import PerceptionSettings
+from sticker_uq.perception.novelty.network import novelty_maps, packaged_network
 from sticker_uq.scene import StochasticSamples
 from test.detection.test_devices import brought_there, nothing_left  # noqa: F401  # fixture
 from test.helpers.models import picture

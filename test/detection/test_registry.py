@@ -20,7 +20,7 @@ from sticker_uq.detection import (
 )
 from sticker_uq.detection.names import MODEL_NAMES, detector_names
 from sticker_uq.detection.registry import DetectorEntry, detector_entry
-from sticker_uq.dil import LocalizationSettings, localize
+from sticker_uq.perception.dil import LocalizationSettings, localize
 from sticker_uq.perception.factory import load_perception
 from sticker_uq.perception.settings import PerceptionSettings
 from sticker_uq.scene import InvalidInput

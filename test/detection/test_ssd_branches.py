@@ -20,7 +20,7 @@ from sticker_uq.detection.kernels.fast_ssd import (
 )
 from sticker_uq.detection.kernels.frozen import freeze
 from sticker_uq.detection.selection import NonFiniteOutput
-from sticker_uq.dil.dil import objectness_gradients
+from sticker_uq.perception.dil.dil import objectness_gradients
 from test.helpers.models import picture, tiny_detector, tiny_model
 
 SIDES = [(1, 1), (2, 2), (3, 3), (2, 4), (5, 5), (7, 12), (18, 19)]

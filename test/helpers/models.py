@@ -34,7 +34,7 @@ from sticker_uq.detection.weights import (
     packaged_weights,
     save_weights,
 )
-from sticker_uq.novelty.network import packaged_file
+from sticker_uq.perception.novelty.network import packaged_file
 
 MIN_SIZE = 128
 PROPOSALS = 48

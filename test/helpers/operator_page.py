@@ -19,7 +19,7 @@ from playwright.sync_api import Page
 
 from sticker_uq.console.app import Accepted, Person
 from sticker_uq.console.state import ConsoleState
-from sticker_uq.gate.operator.answers import may_be_sticker
+from sticker_uq.gate.answers import may_be_sticker
 from sticker_uq.messages import CALM, BlockReason, is_explained, text_of
 from sticker_uq.scene import Reason, Verdict
 from test.helpers.browser import FakeCell, chromium, served

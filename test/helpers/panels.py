@@ -9,8 +9,8 @@ import numpy as np
 from sticker_uq.calibration.panel import Labelled, fit_panel
 from sticker_uq.gate import Policy
 from sticker_uq.io.coco import LabelledImage
-from sticker_uq.monitors.folder import PanelFile
 from sticker_uq.perception import Perception, PerceptionSettings
+from sticker_uq.perception.monitors.folder import PanelFile
 from sticker_uq.scene import ObjectClass
 from test.helpers.models import MIN_SIZE, picture, tiny_weights
 

@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sticker_uq.detection.detector import load_detector
-from sticker_uq.novelty.photo_network import load_photo_network
 from sticker_uq.perception import Perception, PerceptionSettings
 from sticker_uq.perception.front import FrontHead, front_maps, front_picture, save_front_head, shown_in_front
+from sticker_uq.perception.novelty.photo_network import load_photo_network
 from sticker_uq.perception.patches import Patches, PatchHead, read_patch_head, save_patch_head
 from sticker_uq.scene import InvalidInput, ObjectClass
 from sticker_uq.testing.scenes import SURE, observed

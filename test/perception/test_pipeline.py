@@ -12,10 +12,10 @@ import pytest
 import torch
 
 from sticker_uq.detection import StochasticDetector
-from sticker_uq.dil import dil as saliency
 from sticker_uq.gate import Policy
 from sticker_uq.messages import text_of
 from sticker_uq.perception import Perception, PerceptionSettings
+from sticker_uq.perception.dil import dil as saliency
 from sticker_uq.perception.image_facts import measure_exposure
 from sticker_uq.perception.pipeline import image_digest, image_seed
 from sticker_uq.plain import to_plain
@@ -202,8 +202,8 @@ def failing(error):
 PLACES = {
     "encode": lambda patch, p, f: patch.setattr(p.detector._engine, "encode", f),
     "detect": lambda patch, p, f: patch.setattr(p.detector._exact, "head_outputs", f),
-    "dil": lambda patch, p, f: patch.setattr("sticker_uq.dil.dil.activation_maps", f),
-    "novelty": lambda patch, p, f: patch.setattr("sticker_uq.perception.novelty.scene_activations", f),
+    "dil": lambda patch, p, f: patch.setattr("sticker_uq.perception.dil.dil.activation_maps", f),
+    "novelty": lambda patch, p, f: patch.setattr("sticker_uq.perception.image_novelty.scene_activations", f),
     "sample": lambda patch, p, f: patch.setattr(p.detector, "_pass_rows", f),
 }
 

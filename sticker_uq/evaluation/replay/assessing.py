@@ -30,7 +30,7 @@ from sticker_uq.scene import InvalidInput, SceneAssessment
 if TYPE_CHECKING:
     from sticker_uq.perception.pipeline import Perception
 
-_PERCEPTION = ("scene.py", "plain.py", "detection", "uncertainty", "monitors", "dil", "novelty", "perception")
+_PERCEPTION = ("scene.py", "plain.py", "detection", "uncertainty", "perception")
 
 
 @cache

@@ -15,9 +15,9 @@ from typing import Generic, TypeVar
 import numpy as np
 import pyarrow as pa
 
+from sticker_uq.evaluation.annotated_images import annotate, saliency_overlay
 from sticker_uq.evaluation.replay.tables import Row
-from sticker_uq.evaluation.reporting.annotated_images import annotate, saliency_overlay
-from sticker_uq.evaluation.reporting.report_model import ReportEntry
+from sticker_uq.evaluation.report_model import ReportEntry
 from sticker_uq.io.files import atomic_write
 from sticker_uq.io.images import encode_jpeg
 from sticker_uq.io.sources import SourceImage

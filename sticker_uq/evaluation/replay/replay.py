@@ -16,7 +16,7 @@ from sticker_uq.evaluation.replay.assessing import Assessed
 from sticker_uq.evaluation.replay.comparison import CANDIDATE_SCHEMA, Differences
 from sticker_uq.evaluation.replay.findings import LIMIT_SCHEMA, BlockedBy, Gallery, Tally
 from sticker_uq.evaluation.replay.tables import Row
-from sticker_uq.evaluation.reporting.report_model import ReportEntry
+from sticker_uq.evaluation.report_model import ReportEntry
 from sticker_uq.gate import Policy, judge
 from sticker_uq.gate.judge import once_peeled
 from sticker_uq.io.coco import LabelledImage

@@ -8,10 +8,10 @@ from pathlib import Path
 from statistics import median
 from types import MappingProxyType
 
+from sticker_uq.evaluation import report_model
+from sticker_uq.evaluation.annotated_images import annotate
 from sticker_uq.evaluation.replay.recording import AskedPerson, RecordedLaptop
-from sticker_uq.evaluation.reporting import report_model
-from sticker_uq.evaluation.reporting.annotated_images import annotate
-from sticker_uq.evaluation.reporting.report_model import Course, ReportEntry, TimelineEvent, Tone
+from sticker_uq.evaluation.report_model import Course, ReportEntry, TimelineEvent, Tone
 from sticker_uq.gate import Policy
 from sticker_uq.gate.policy.policy import LIMITED_METRICS, LOWEST_PROBABILITY, NO_LIMIT
 from sticker_uq.io.files import write_file

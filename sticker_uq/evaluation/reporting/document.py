@@ -16,7 +16,7 @@ import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from sticker_uq.evaluation.reporting.report_model import Course
+from sticker_uq.evaluation.report_model import Course
 from sticker_uq.io.files import atomic_write, write_file
 from sticker_uq.scene import FloatArray
 

@@ -12,10 +12,7 @@ from sticker_uq.evaluation.replay.comparison import KINDS, SIDES, Differences
 from sticker_uq.evaluation.replay.findings import remedy
 from sticker_uq.evaluation.replay.replay import ReplayResult, ReplaySummary
 from sticker_uq.evaluation.replay.tables import Row
-from sticker_uq.evaluation.reporting.cell_report import policy_limits
-from sticker_uq.evaluation.reporting.document import draw_blocked_bars
-from sticker_uq.evaluation.reporting.report import write_report
-from sticker_uq.evaluation.reporting.report_model import (
+from sticker_uq.evaluation.report_model import (
     Course,
     Headline,
     Report,
@@ -23,6 +20,9 @@ from sticker_uq.evaluation.reporting.report_model import (
     ReportSection,
     Tone,
 )
+from sticker_uq.evaluation.reporting.cell_report import policy_limits
+from sticker_uq.evaluation.reporting.document import draw_blocked_bars
+from sticker_uq.evaluation.reporting.report import write_report
 from sticker_uq.gate import Policy
 from sticker_uq.io.files import write_file
 from sticker_uq.messages import OUTCOMES

@@ -14,9 +14,9 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from sticker_uq.evaluation.reporting import report_model
+from sticker_uq.evaluation import report_model
+from sticker_uq.evaluation.report_model import SHOWN_METRICS, ReportEntry, Tone, number
 from sticker_uq.evaluation.reporting.document import course_chart, templates
-from sticker_uq.evaluation.reporting.report_model import SHOWN_METRICS, ReportEntry, Tone, number
 from sticker_uq.io.files import write_file
 from sticker_uq.messages import LABELS, VERDICTS, texts_of
 from sticker_uq.scene import (

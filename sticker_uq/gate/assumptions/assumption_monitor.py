@@ -13,12 +13,13 @@ from dataclasses import dataclass, replace
 
 from pydantic import Field
 
-from sticker_uq.gate.assumptions.drift import DriftTest, Reference, uniform
+from sticker_uq.gate.answers import OperatorAnswers, SceneAnswer
+from sticker_uq.gate.assumptions.drift import DriftTest, uniform
 from sticker_uq.gate.assumptions.martingale import RiskTest
 from sticker_uq.gate.box_overlap import as_box, same_place
 from sticker_uq.gate.events import AnswerGiven
-from sticker_uq.gate.operator.answers import OperatorAnswers, SceneAnswer
 from sticker_uq.gate.policy.policy import Policy
+from sticker_uq.gate.policy.reference import Reference
 from sticker_uq.io.setting_fields import Finite, Share
 from sticker_uq.scene import Outcome, Reason, SceneAssessment, SceneDecision
 

@@ -12,75 +12,13 @@ from __future__ import annotations
 import hashlib
 import math
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Callable, Iterable, Mapping
-from typing import Self
+from collections.abc import Iterable
 
 import numpy as np
-from pydantic import model_validator
 
-from sticker_uq.gate.assumptions.familiarity import MEASURES, SceneSignal
 from sticker_uq.gate.assumptions.martingale import EProcess
-from sticker_uq.io.setting_fields import Finite
-from sticker_uq.scene import InvalidInput, SceneAssessment, Status
-
-MISSING = -1.0
-"""The value of a signal that could not be measured. All signals are at least 0, so that it ranks below them."""
-_DIGITS = 6
-_MIN_SCENES = 20
-
-
-def _measured(*names: SceneSignal) -> dict[str, Callable[[SceneAssessment], float]]:
-    return {name: MEASURES[name] for name in names}
-
-
-SIGNALS: Mapping[str, Callable[[SceneAssessment], float]] = {
-    **_measured("score", "shannon_entropy", "relative_total_variance", "background_saliency"),
-    "objects": lambda scene: float(len(scene.objects)),
-    **_measured("unstable", "mean_level", "saturated_share", "noise", "sharpness", "novelty"),
-}
-"""One number per scene each. None of them was fitted to the scenes of the reference, which would make those special."""
-
-
-def signal_value(name: str, scene: SceneAssessment) -> float:
-    """Signal ``name`` of ``scene``, to 6 significant digits as in a policy file; MISSING when not measured."""
-    value = SIGNALS[name](scene)
-    return float(f"{value:.{_DIGITS}g}") if math.isfinite(value) else MISSING
-
-
-class Reference(Finite):
-    """The signals of the scenes that a policy was made from, one value per scene each; a section of the policy file."""
-
-    signals: dict[str, tuple[float, ...]]
-    """Values by signal, one per calibration scene; -1: it could not be measured"""
-
-    @model_validator(mode="after")
-    def _usable(self) -> Self:
-        unknown = sorted(set(self.signals) - set(SIGNALS))
-        if unknown or not self.signals:
-            raise ValueError(f"unknown signals {unknown}, expected some of {', '.join(SIGNALS)}")
-        counts = {len(values) for values in self.signals.values()}
-        if len(counts) != 1 or min(counts) < _MIN_SCENES:
-            raise ValueError(
-                f"signals have {sorted(counts)} values, expected the same number of each, at least {_MIN_SCENES}"
-            )
-        return self
-
-    @classmethod
-    def of(cls, scenes: Iterable[SceneAssessment]) -> Reference:
-        """The reference of a policy made from ``scenes``: one per workpiece, as the cell first sees it.
-
-        Failed scenes are left out, and signals that were measured on none of the others. Raises :class:`InvalidInput` when fewer
-        than 20 can be used.
-        """
-        used = [scene for scene in scenes if scene.status in (Status.OK, Status.DEGRADED)]
-        if len(used) < _MIN_SCENES:
-            raise InvalidInput(f"{len(used)} usable scenes, expected at least {_MIN_SCENES} for a reference")
-        signals = {name: tuple(signal_value(name, scene) for scene in used) for name in SIGNALS}
-        return cls(signals={name: values for name, values in signals.items() if set(values) != {MISSING}})
-
-    @property
-    def scenes(self) -> int:
-        return len(next(iter(self.signals.values())))
+from sticker_uq.gate.policy.reference import Reference, signal_value
+from sticker_uq.scene import SceneAssessment
 
 
 class RankTest(EProcess):

@@ -5,9 +5,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from sticker_uq.gate import events as ev
+from sticker_uq.gate.answers import OperatorAnswer
 from sticker_uq.gate.audit.chain import finite
 from sticker_uq.gate.box_overlap import as_box
-from sticker_uq.gate.operator.answers import OperatorAnswer
 from sticker_uq.gate.state import GateState, Permit, Target
 from sticker_uq.scene import ObjectVerdict, Reason, SceneDecision
 

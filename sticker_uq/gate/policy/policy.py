@@ -13,9 +13,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, ValidationError, model_validator
 
-from sticker_uq.gate.assumptions.drift import Reference
-from sticker_uq.gate.assumptions.familiarity import Familiarity
-from sticker_uq.gate.assumptions.reference_file import read_reference
+from sticker_uq.gate.policy.familiarity import Familiarity
 from sticker_uq.gate.policy.limits import Before, Limit
 from sticker_uq.gate.policy.policy_schema import (
     Calibration,
@@ -27,6 +25,7 @@ from sticker_uq.gate.policy.policy_schema import (
     SaliencyLimit,
     Validity,
 )
+from sticker_uq.gate.policy.reference import Reference, read_reference
 from sticker_uq.gate.policy.signals import (
     DIL,
     DISTANCE,

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from enum import IntEnum
 from typing import Any
 
-from sticker_uq.gate.operator.answers import may_be_sticker
+from sticker_uq.gate.answers import may_be_sticker
 from sticker_uq.io.messages import reason_from_msg, stamp_to_ns
 from sticker_uq.messages import CALM, BlockReason, gate_state, is_explained, text_of
 from sticker_uq.scene import Outcome, Reason, Verdict

@@ -91,7 +91,7 @@ class SceneOutputs:
         raw, compressed = self._annotated.get_subscription_count(), self._compressed.get_subscription_count()
         if (raw or compressed) and now - self._drawn_at >= 1.0 / rate:
             # imported on first use: drawing needs fonts and more libraries
-            from sticker_uq.evaluation.reporting.annotated_images import annotate
+            from sticker_uq.evaluation.annotated_images import annotate
 
             self._drawn_at = now
             drawn = annotate(image, scene)

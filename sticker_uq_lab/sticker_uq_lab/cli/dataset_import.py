@@ -15,7 +15,7 @@ from rich.table import Table
 from sticker_uq.cli import option
 from sticker_uq.cli.options import output_file, output_folder
 from sticker_uq.cli.terminal import counting, list_lines, output
-from sticker_uq.io.coco import IGNORE
+from sticker_uq.io.coco_entries import IGNORE
 from sticker_uq.io.faults import Faults, LabelCounts
 from sticker_uq.io.files import write_file
 from sticker_uq.io.labelled_images import LabelledSource

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from sticker_uq.evaluation.annotated_images import write_animation
 from sticker_uq.evaluation.replay.recording import RecordedLaptop, read_recording
-from sticker_uq.evaluation.reporting.annotated_images import write_animation
+from sticker_uq.evaluation.report_model import Headline, ReportSection, Tone
 from sticker_uq.evaluation.reporting.cell_report import cell_report
 from sticker_uq.evaluation.reporting.report import write_report
-from sticker_uq.evaluation.reporting.report_model import Headline, ReportSection, Tone
 from sticker_uq.gate import Policy
 from sticker_uq.io.bags import Bag
 from sticker_uq_lab.simulation.comparison import Comparison, compare

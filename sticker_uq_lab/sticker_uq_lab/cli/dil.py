@@ -15,10 +15,10 @@ from sticker_uq.detection.detector import StochasticDetector, load_detector
 from sticker_uq.detection.names import MODEL_NAMES
 from sticker_uq.detection.settings import DetectorSettings
 from sticker_uq.detection.weights import packaged_weights
-from sticker_uq.dil import LocalizationSettings
 from sticker_uq.evaluation.reporting.document import as_markdown
 from sticker_uq.io.coco import check_objects, read_coco
-from sticker_uq.novelty.network import (
+from sticker_uq.perception.dil import LocalizationSettings
+from sticker_uq.perception.novelty.network import (
     load_network,
     packaged_file,
     packaged_network,

@@ -24,10 +24,10 @@ from sticker_uq.io.coco import check_new_dataset, check_objects, read_coco, writ
 from sticker_uq.io.files import write_file
 from sticker_uq.io.share import share_folder
 from sticker_uq.io.stopping import resumable
-from sticker_uq.monitors.crop_network import class_vectors, train_network
-from sticker_uq.monitors.folder import PanelFile
 from sticker_uq.perception import PerceptionSettings
 from sticker_uq.perception.factory import load_perception
+from sticker_uq.perception.monitors.crop_network import class_vectors, train_network
+from sticker_uq.perception.monitors.folder import PanelFile
 from sticker_uq.scene import InvalidInput
 from sticker_uq_lab.studies.ambiguity.pasting import pasted_scenes
 from sticker_uq_lab.studies.ambiguity.raae import TEST_DELTA, generate, train_raaes

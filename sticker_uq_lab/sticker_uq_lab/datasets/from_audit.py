@@ -16,15 +16,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sticker_uq.gate.audit import Entry, entries, verify
-from sticker_uq.gate.box_overlap import Box, as_box, same_place
-from sticker_uq.gate.operator.answers import (
+from sticker_uq.gate.answers import (
     Answer,
     OperatorAnswer,
     OperatorAnswers,
     SceneAnswer,
     contradiction,
 )
+from sticker_uq.gate.audit import Entry, entries, verify
+from sticker_uq.gate.box_overlap import Box, as_box, same_place
 from sticker_uq.io.bags import Bag
 from sticker_uq.io.coco import EncodedScene
 from sticker_uq.io.messages import decision_from_msg, expected_fields, scene_from_msg, stamp_to_ns

@@ -43,7 +43,7 @@ from sticker_uq.calibration.records import Record
 from sticker_uq.evaluation.metrics.decisions import Count
 from sticker_uq.evaluation.metrics.statistics import clopper_pearson, upper_bound
 from sticker_uq.gate import Policy
-from sticker_uq.gate.assumptions.familiarity import MIN_SCENES
+from sticker_uq.gate.policy.familiarity import MIN_SCENES
 from sticker_uq.scene import FloatArray
 
 _RATES, _WEIGHT = 0.85, 0.15

@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
+from sticker_uq.gate.answers import Answer, OperatorAnswers, SceneAnswer
 from sticker_uq.gate.assumptions.drift import uniform
 from sticker_uq.gate.box_overlap import as_box, same_place
-from sticker_uq.gate.operator.answers import Answer, OperatorAnswers, SceneAnswer
 from sticker_uq.io.coco import EncodedScene, read_coco, write_coco
 from sticker_uq.scene import InvalidInput, ObjectClass, SceneDecision, Verdict
 from sticker_uq_lab.datasets import from_audit

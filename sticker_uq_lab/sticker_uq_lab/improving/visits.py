@@ -12,10 +12,10 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 
+from sticker_uq.gate.answers import Answer
 from sticker_uq.gate.audit import Entry, entries
 from sticker_uq.gate.box_overlap import same_place
 from sticker_uq.gate.events import RemovalCode
-from sticker_uq.gate.operator.answers import Answer
 from sticker_uq.io.messages import expected_fields
 from sticker_uq.scene import InvalidInput
 from sticker_uq_lab.datasets.from_audit import AnsweredQuestion, answered_questions, is_spot_check

@@ -19,10 +19,10 @@ from sticker_uq.gate import Policy
 from sticker_uq.io.coco import LabelledImage
 from sticker_uq.io.labelled_images import LabelledSource
 from sticker_uq.io.setting_fields import Frozen
-from sticker_uq.novelty.network import packaged_file, read_network, save_network
-from sticker_uq.novelty.photo_network import PACKAGED
-from sticker_uq.novelty.quality import Auroc
 from sticker_uq.perception import PerceptionSettings
+from sticker_uq.perception.novelty.network import packaged_file, read_network, save_network
+from sticker_uq.perception.novelty.photo_network import PACKAGED
+from sticker_uq.perception.novelty.quality import Auroc
 from sticker_uq_lab import Progress
 from sticker_uq_lab.kept_pieces import Steps, file_digest
 from sticker_uq_lab.qualifying.results import NoveltyResult

@@ -12,7 +12,7 @@ from sticker_uq.calibration.proving import Attempt
 from sticker_uq.evaluation.metrics.accuracy import Accuracy
 from sticker_uq.evaluation.metrics.decisions import Count, Measured
 from sticker_uq.messages import printable
-from sticker_uq.novelty.quality import MIN_AUROC, Auroc
+from sticker_uq.perception.novelty.quality import MIN_AUROC, Auroc
 from sticker_uq_lab.kept_pieces import StepResult
 
 _MOST_JOINED = 0.2  # share of the pictures in one group above which the person is told

@@ -19,7 +19,7 @@ from sticker_uq.detection.features import Features
 from sticker_uq.evaluation.metrics.accuracy import as_detections
 from sticker_uq.evaluation.metrics.matching import overlapping
 from sticker_uq.gate import Policy, judge
-from sticker_uq.io import coco
+from sticker_uq.io import coco, coco_entries
 from sticker_uq.io.images import Picture
 from sticker_uq.io.reading import MOST_JSON, parse_json, read_text, show_value
 from sticker_uq.perception import PerceptionSettings
@@ -178,7 +178,7 @@ def _of_pictures(results: Path, entries: Any, folder: Path) -> dict[Path, Detect
     """The detections of every picture in the COCO ``folder``, by its path."""
     if not isinstance(entries, list):
         raise InvalidInput(f"results {results}: expected a list of detections, got {show_value(entries)}")
-    labels = coco.category_labels(folder / coco.ANNOTATIONS, coco.load_annotations(folder))
+    labels = coco_entries.category_labels(folder / coco.ANNOTATIONS, coco.load_annotations(folder))
     items = {item.image_id: item for item in coco.read_coco(folder)}
     rows: dict[int, list[tuple[list[float], list[float]]]] = {identity: [] for identity in items}
     for number, entry in enumerate(entries):
@@ -189,11 +189,11 @@ def _of_pictures(results: Path, entries: Any, folder: Path) -> dict[Path, Detect
             )
         if entry.get("image_id") not in items:
             raise InvalidInput(f"{where}: image_id {show_value(entry.get('image_id'))} is not in {folder}")
-        fault, label = coco.label_of(entry, labels)
+        fault, label = coco_entries.label_of(entry, labels)
         box, score = entry.get("bbox"), entry.get("score")
         if fault:
             raise InvalidInput(f"{where}: {fault}")
-        if not coco.is_box(box) or min(box[2:]) < 0:
+        if not coco_entries.is_box(box) or min(box[2:]) < 0:
             raise InvalidInput(f"{where}: bbox {show_value(box)}: expected x, y, width and height in px")
         if not isinstance(score, int | float) or isinstance(score, bool) or not 0 <= score <= 1:
             raise InvalidInput(f"{where}: score {show_value(score)}: expected 0 to 1")

@@ -9,9 +9,9 @@ from dataclasses import asdict, dataclass
 import cv2
 import numpy as np
 
+from sticker_uq.evaluation.annotated_images import Shot
 from sticker_uq.evaluation.replay.recording import RecordedLaptop
-from sticker_uq.evaluation.reporting.annotated_images import Shot
-from sticker_uq.evaluation.reporting.report_model import ReportSection
+from sticker_uq.evaluation.report_model import ReportSection
 from sticker_uq.scene import FloatArray, Verdict
 from sticker_uq.uncertainty import iou_matrix
 from sticker_uq_lab.simulation.simulated_cell import (

@@ -17,7 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from sticker_uq.io.coco import ANNOTATIONS, LabelledImage, category_names, load_annotations
+from sticker_uq.io.coco import ANNOTATIONS, LabelledImage, load_annotations
+from sticker_uq.io.coco_entries import category_names
 from sticker_uq.io.reading import show_value
 from sticker_uq.scene import CLASS_COUNT, FloatArray, InvalidInput, ObjectClass
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sticker_uq.io.coco import LabelledImage, read_picture
-from sticker_uq.novelty.network import CHANNELS, SIZE, STRIDE, input_size
+from sticker_uq.perception.novelty.network import CHANNELS, SIZE, STRIDE, input_size
 from sticker_uq.scene import FloatArray, ObjectClass, Rng
 from sticker_uq_lab.datasets.abnormal_shapes import Exposed, exposed
 

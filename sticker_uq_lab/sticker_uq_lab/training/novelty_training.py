@@ -16,12 +16,12 @@ from sticker_uq.detection import StochasticDetector
 from sticker_uq.detection.kernels.devices import return_freed_memory
 from sticker_uq.detection.transfer import to_device
 from sticker_uq.evaluation.metrics.statistics import area_under_roc, bootstrap
-from sticker_uq.gate.assumptions.familiarity import tail_limit
+from sticker_uq.gate.policy.familiarity import tail_limit
 from sticker_uq.io.coco import LabelledImage, pictures_of
-from sticker_uq.novelty import network as networks
-from sticker_uq.novelty.network import SIZE, NoveltyNetwork
-from sticker_uq.novelty.quality import Auroc, NoveltyQuality
-from sticker_uq.perception.novelty import ImageNovelty, novelty_from_network
+from sticker_uq.perception.image_novelty import ImageNovelty, novelty_from_network
+from sticker_uq.perception.novelty import network as networks
+from sticker_uq.perception.novelty.network import SIZE, NoveltyNetwork
+from sticker_uq.perception.novelty.quality import Auroc, NoveltyQuality
 from sticker_uq.scene import FloatArray, InvalidInput
 from sticker_uq_lab import Progress
 from sticker_uq_lab.datasets.abnormal import add_foreign_objects

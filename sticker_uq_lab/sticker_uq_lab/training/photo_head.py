@@ -12,7 +12,7 @@ from torch import Tensor
 
 from sticker_uq.detection import StochasticDetector
 from sticker_uq.io.coco import LabelledImage, pictures_of
-from sticker_uq.novelty.photo_network import PhotoNetwork, load_photo_network
+from sticker_uq.perception.novelty.photo_network import PhotoNetwork, load_photo_network
 from sticker_uq.perception.photo import PhotoHead, photo_features, save_photo_head
 from sticker_uq.scene import FloatArray, IntArray, InvalidInput, ObjectClass
 from sticker_uq.uncertainty import iou_matrix

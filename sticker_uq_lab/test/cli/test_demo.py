@@ -14,8 +14,8 @@ from typer.testing import CliRunner
 
 import sticker_uq.cli as cli
 import sticker_uq_lab.cli.demo as demo_command
+from sticker_uq.evaluation.annotated_images import LARGEST_BYTES, LONGEST_S
 from sticker_uq.evaluation.replay.recording import read_recording
-from sticker_uq.evaluation.reporting.annotated_images import LARGEST_BYTES, LONGEST_S
 from sticker_uq.gate import Policy
 from sticker_uq.io.bags import Bag
 from sticker_uq.io.files import check_result_folder

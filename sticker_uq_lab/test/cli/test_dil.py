@@ -8,8 +8,8 @@ from typer.testing import CliRunner
 
 import sticker_uq_lab.cli.dil as command
 from sticker_uq.cli import app
-from sticker_uq.novelty.network import packaged_file, read_network
-from sticker_uq.novelty.quality import Auroc, NoveltyQuality
+from sticker_uq.perception.novelty.network import packaged_file, read_network
+from sticker_uq.perception.novelty.quality import Auroc, NoveltyQuality
 
 
 @pytest.mark.parametrize("weak_part", ["objects", "scenes"])

@@ -18,8 +18,8 @@ from sticker_uq.detection.detector import load_detector
 from sticker_uq.detection.settings import DetectorSettings
 from sticker_uq.gate import Policy
 from sticker_uq.io.share import share_folder
-from sticker_uq.novelty.network import read_network, save_network
-from sticker_uq.novelty.quality import Auroc
+from sticker_uq.perception.novelty.network import read_network, save_network
+from sticker_uq.perception.novelty.quality import Auroc
 from sticker_uq_lab.qualifying import candidate, qualification
 from sticker_uq_lab.robustness import distances
 from sticker_uq_lab.training import novelty_training, training

@@ -8,9 +8,9 @@ import pytest
 from rclpy.serialization import serialize_message
 from sensor_msgs.msg import Image
 
+from sticker_uq.gate.answers import Answer, OperatorAnswer, OperatorAnswers, SceneAnswer
 from sticker_uq.gate.audit import AuditLog
 from sticker_uq.gate.box_overlap import as_box
-from sticker_uq.gate.operator.answers import Answer, OperatorAnswer, OperatorAnswers, SceneAnswer
 from sticker_uq.io.bag_writer import BagWriter
 from sticker_uq.nodes.common.conversions import decision_to_msg, header_of, scene_to_msg
 from sticker_uq.scene import InvalidInput, ObjectClass, ObjectVerdict, Outcome, Reason, SceneDecision, Verdict

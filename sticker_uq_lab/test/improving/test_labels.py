@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from sticker_uq.gate.operator.answers import Answer, OperatorAnswer, OperatorAnswers, SceneAnswer
+from sticker_uq.gate.answers import Answer, OperatorAnswer, OperatorAnswers, SceneAnswer
 from sticker_uq.scene import InvalidInput, ObjectClass, ObjectVerdict, Outcome, Reason, SceneDecision, Verdict
 from sticker_uq.testing.scenes import ELSEWHERE, HERE, observed
 from sticker_uq_lab.datasets.from_audit import AnsweredQuestion

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from lab_helpers.shifts import AuditWriter
-from sticker_uq.gate.operator.answers import Answer
+from sticker_uq.gate.answers import Answer
 from sticker_uq.scene import InvalidInput
 from sticker_uq.testing.scenes import HERE, THERE
 from sticker_uq_lab.improving.visits import Group, all_visits, person_rows, screen, visits

@@ -14,10 +14,10 @@ from sensor_msgs.msg import Image
 
 from sticker_uq.evaluation.metrics.decisions import match_label
 from sticker_uq.gate import Policy, judge
+from sticker_uq.gate.answers import Answer, OperatorAnswers
 from sticker_uq.gate.audit import GENESIS, Entry
 from sticker_uq.gate.box_overlap import as_box
 from sticker_uq.gate.judge import once_peeled
-from sticker_uq.gate.operator.answers import Answer, OperatorAnswers
 from sticker_uq.io.bag_writer import BagWriter
 from sticker_uq.nodes.common.conversions import decision_to_msg, header_of, scene_to_msg
 from sticker_uq.perception import Perception

@@ -13,8 +13,8 @@ from lab_helpers.scenes import rendered
 from sticker_uq.detection.detector import load_detector
 from sticker_uq.gate.policy.signals import SIGNALS, object_signals
 from sticker_uq.io.coco import read_coco
-from sticker_uq.novelty.photo_network import FEATURES, load_photo_network
 from sticker_uq.perception import Perception, PerceptionSettings
+from sticker_uq.perception.novelty.photo_network import FEATURES, load_photo_network
 from sticker_uq.perception.photo import photo_file, read_photo_head, save_photo_head
 from sticker_uq.scene import InvalidInput, ObjectClass
 from sticker_uq_lab.rendering import render, sample_scene

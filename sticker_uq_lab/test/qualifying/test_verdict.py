@@ -7,7 +7,7 @@ from dataclasses import replace
 from sticker_uq.calibration.fitting import Levels
 from sticker_uq.calibration.proving import Attempt
 from sticker_uq.evaluation.metrics.decisions import Count
-from sticker_uq.novelty.quality import Auroc
+from sticker_uq.perception.novelty.quality import Auroc
 from sticker_uq_lab.qualifying.results import (
     AccuracyResult,
     CalibrationResult,

@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 from PIL import Image
 
+from sticker_uq.evaluation.annotated_images import write_animation
 from sticker_uq.evaluation.replay.recording import AskedPerson, RecordedLaptop
-from sticker_uq.evaluation.reporting.annotated_images import write_animation
 from sticker_uq.gate import judge
 from sticker_uq.testing.scenes import assessment, observed
 from sticker_uq_lab.simulation.comparison import MOST_PICTURES, Ledger, compare

@@ -11,7 +11,7 @@ from lab_helpers.scenes import rendered
 from sticker_uq.detection import DetectorSettings, StochasticDetector, load_detector
 from sticker_uq.detection.weights import packaged_weights
 from sticker_uq.io.coco import LabelledImage, read_coco
-from sticker_uq.novelty.network import (
+from sticker_uq.perception.novelty.network import (
     NoveltyNetwork,
     load_network,
     network_input,
@@ -20,13 +20,13 @@ from sticker_uq.novelty.network import (
     read_network,
     save_network,
 )
-from sticker_uq.novelty.regions import scene_novelty
+from sticker_uq.perception.novelty.regions import scene_novelty
 from sticker_uq.scene import InvalidInput
 from sticker_uq_lab.datasets.abnormal_shapes import exposed
 from sticker_uq_lab.rendering import render, sample_scene
 from sticker_uq_lab.training.novelty_training import epochs_for, learn_network, mobile_blocks
 from test.helpers.models import picture, tiny_detector
-from test.novelty.test_network import PACKAGED, UNIT
+from test.perception.novelty.test_network import PACKAGED, UNIT
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sticker_uq.io.coco import LabelledImage, read_coco, write_coco
-from sticker_uq.novelty.network import STRIDE
+from sticker_uq.perception.novelty.network import STRIDE
 from sticker_uq_lab.datasets.abnormal_shapes import exposed
 from sticker_uq_lab.rendering import encode_scene, render, sample_scene
 from sticker_uq_lab.training.novelty_samples import NoveltySample, _visible, sample

@@ -6,7 +6,10 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, BrowserContext, expect
 
-from test.helpers.browser import TABLET, chromium
+from sticker_uq.console.state import ConsoleState
+from test.helpers.browser import TABLET, FakeCell, chromium, served
+from test.helpers.operator import Operator
+from test.helpers.operator_page import gate
 
 
 # Of this package: while Playwright is open its event loop counts as running, and asyncio.run() of other tests refuses.
@@ -24,3 +27,15 @@ def tablet(browser: Browser) -> Iterator[BrowserContext]:
     expect.set_options(timeout=60_000)
     yield context
     context.close()
+
+
+@pytest.fixture
+def operator(tablet, monkeypatch):
+    monkeypatch.setattr("sticker_uq.console.state.HEALTH_FRESH_S", 600.0)  # whatever else runs on the machine
+    state, cell = ConsoleState(("detector", "supervisor")), FakeCell()
+    state.put("gate", gate("monitoring", "inconsistent"))
+    with served(state, cell) as address:
+        someone = Operator(tablet, address, state, cell)
+        yield someone
+        assert someone.trouble == []
+        someone.page.close()  # a server waits for the pages that it has

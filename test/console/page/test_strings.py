@@ -12,8 +12,8 @@ from sticker_uq.gate.box_overlap import SAME_PLACE_IOU
 from sticker_uq.messages import BLOCK_REASONS, MESSAGES, PAGE_LANGUAGES, PAGE_WORDS, SUBJECTS, placeholders
 from sticker_uq.nodes.console.shown import shown_reason
 from sticker_uq.scene import Reason
-from test.console.page.test_page import BOX, OTHER, SCENE
 from test.helpers.browser import FakeCell, served
+from test.helpers.operator import BOX, OTHER, SCENE
 from test.helpers.operator_page import asked, gate, reason, request
 
 DRAWN = """

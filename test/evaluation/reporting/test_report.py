@@ -10,10 +10,8 @@ import cv2
 import numpy as np
 import pytest
 
-from sticker_uq.evaluation.reporting import report as report_module
-from sticker_uq.evaluation.reporting.annotated_images import annotate
-from sticker_uq.evaluation.reporting.report import render_report
-from sticker_uq.evaluation.reporting.report_model import (
+from sticker_uq.evaluation.annotated_images import annotate
+from sticker_uq.evaluation.report_model import (
     Course,
     Headline,
     Report,
@@ -22,6 +20,8 @@ from sticker_uq.evaluation.reporting.report_model import (
     TimelineEvent,
     Tone,
 )
+from sticker_uq.evaluation.reporting import report as report_module
+from sticker_uq.evaluation.reporting.report import render_report
 from sticker_uq.scene import Status
 
 VOID = {"meta", "img", "br", "hr", "link", "input"}

@@ -16,10 +16,10 @@ from sticker_uq.gate import (
     SceneAnswer,
 )
 from sticker_uq.gate import events as ev
-from sticker_uq.gate.assumptions.drift import Reference
 from sticker_uq.gate.box_overlap import Box
 from sticker_uq.gate.controller import GateController
 from sticker_uq.gate.policy.policy_schema import Guarantee, Proof
+from sticker_uq.gate.policy.reference import Reference
 from sticker_uq.scene import Outcome, SceneAssessment
 from sticker_uq.testing.scenes import ELSEWHERE, HERE, MS, START, THERE, assessment, observed
 from test.helpers.gate import SETTINGS, codes

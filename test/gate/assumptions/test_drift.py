@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 from scipy.stats import binom
 
-from sticker_uq.gate.assumptions.drift import MISSING, SIGNALS, DriftTest, RankTest, Reference, signal_value
+from sticker_uq.gate.assumptions.drift import DriftTest, RankTest
+from sticker_uq.gate.policy.reference import MISSING, SIGNALS, Reference, signal_value
 from sticker_uq.scene import InvalidInput, SceneAssessment, Status
 from sticker_uq.testing.scenes import assessment, observed
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from sticker_uq.evaluation.replay.findings import ADVICE
 from sticker_uq.evaluation.replay.tables import IMAGE_SCHEMA
-from sticker_uq.evaluation.reporting.report_model import SHORT
+from sticker_uq.evaluation.report_model import SHORT
 from sticker_uq.gate import Policy
 from sticker_uq.gate.judge import judge
 from sticker_uq.gate.plausibility import range_problem

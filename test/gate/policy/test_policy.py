@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from sticker_uq.calibration.making import write_policy
 from sticker_uq.gate import Policy
-from sticker_uq.gate.assumptions.drift import SIGNALS, Reference
+from sticker_uq.gate.policy.reference import SIGNALS, Reference
 from sticker_uq.perception import Perception, PerceptionSettings
 from sticker_uq.scene import InvalidInput
 

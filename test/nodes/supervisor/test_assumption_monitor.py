@@ -9,7 +9,7 @@ from std_msgs.msg import Float64
 from std_srvs.srv import Trigger
 
 from sticker_uq.gate import BlockReason
-from sticker_uq.gate.assumptions.drift import Reference
+from sticker_uq.gate.policy.reference import Reference
 from sticker_uq.testing.scenes import assessment, observed
 from sticker_uq_msgs.msg import GateState
 from sticker_uq_msgs.srv import ResolveIntervention

@@ -12,17 +12,8 @@ from typing import Any
 import numpy as np
 import yaml
 
-from sticker_uq.io.coco import (
-    IGNORE,
-    OWN_NAMES,
-    EncodedScene,
-    LabelledImage,
-    box_fault,
-    clip_box,
-    encode_picture,
-    with_objects,
-    write_coco,
-)
+from sticker_uq.io.coco import EncodedScene, LabelledImage, encode_picture, with_objects, write_coco
+from sticker_uq.io.coco_entries import IGNORE, OWN_NAMES, box_fault, clip_box
 from sticker_uq.io.faults import Faults, LabelCounts
 from sticker_uq.io.files import atomic_write, whole_folder, write_file
 from sticker_uq.io.images import MOST_PICTURE, read_image_file

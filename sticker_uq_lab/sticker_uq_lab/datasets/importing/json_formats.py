@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from sticker_uq.io.coco import as_id, entries_of, is_box, is_crowd, is_difficult
+from sticker_uq.io.coco_entries import as_id, entries_of, is_box, is_crowd, is_difficult
 from sticker_uq.io.faults import Faults, LabelCounts
 from sticker_uq.io.images import PICTURE_SUFFIXES
 from sticker_uq.io.reading import read_json, show_value

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from sticker_uq.io.coco import LONGEST
+from sticker_uq.io.coco_entries import LONGEST
 from sticker_uq.io.faults import Faults, LabelCounts
 from sticker_uq.io.images import PICTURE_SUFFIXES, picture_files
 from sticker_uq.io.reading import show_value

@@ -17,11 +17,11 @@ from scipy.optimize import linear_sum_assignment
 from scipy.special import ndtr
 
 from sticker_uq.detection.detector import StochasticDetector, load_detector
-from sticker_uq.dil import LocalizationSettings, localize
 from sticker_uq.evaluation.metrics.accuracy import RECALLS, TORCHMETRICS_RECALLS, MatchTable, as_detections
 from sticker_uq.evaluation.metrics.matching import DECISION_SCORE, MATCH_IOU, match, match_classes
 from sticker_uq.io.coco import LabelledImage, encode_picture, read_picture
 from sticker_uq.io.files import write_file
+from sticker_uq.perception.dil import LocalizationSettings, localize
 from sticker_uq.perception.pipeline import image_digest, image_seed
 from sticker_uq.scene import METRICS, Detections, FloatArray, ObjectClass, ObservedObject, StochasticSamples
 from sticker_uq.uncertainty import observe

@@ -11,15 +11,15 @@ import numpy as np
 import pandas as pd
 from markupsafe import Markup
 
-from sticker_uq.dil import dynamic_threshold
-from sticker_uq.dil.score import above_dil_threshold
-from sticker_uq.dil.settings import LocalizationSettings, ThresholdRule
 from sticker_uq.evaluation.metrics.accuracy import mean_average_precision
 from sticker_uq.evaluation.metrics.matching import match_classes
 from sticker_uq.evaluation.metrics.statistics import mean_interval, roc_interval, share_above
 from sticker_uq.evaluation.reporting.document import Block, Table, as_html, as_markdown, svg, write_tables
 from sticker_uq.io.coco import LabelledImage
 from sticker_uq.io.files import write_file
+from sticker_uq.perception.dil import dynamic_threshold
+from sticker_uq.perception.dil.score import above_dil_threshold
+from sticker_uq.perception.dil.settings import LocalizationSettings, ThresholdRule
 from sticker_uq.scene import Detections, FloatArray, InvalidInput, Localization, UnexplainedRegion
 from sticker_uq_lab.datasets.abnormal import CLEAN, AbnormalImage
 from sticker_uq_lab.studies.dil import scene_records

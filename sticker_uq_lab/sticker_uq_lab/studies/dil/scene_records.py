@@ -11,13 +11,13 @@ import numpy as np
 
 from sticker_uq.detection import StochasticDetector
 from sticker_uq.detection.weights import checksum
-from sticker_uq.dil import LocalizationSettings, localize
-from sticker_uq.dil.settings import Technique
 from sticker_uq.evaluation.metrics.matching import overlapping
 from sticker_uq.io.coco import dataset_digest, read_picture
 from sticker_uq.io.images import Picture
-from sticker_uq.novelty.network import NoveltyNetwork, novelty_maps
-from sticker_uq.novelty.regions import missed_sticker_probability, scene_novelty
+from sticker_uq.perception.dil import LocalizationSettings, localize
+from sticker_uq.perception.dil.settings import Technique
+from sticker_uq.perception.novelty.network import NoveltyNetwork, novelty_maps
+from sticker_uq.perception.novelty.regions import missed_sticker_probability, scene_novelty
 from sticker_uq.plain import to_plain
 from sticker_uq.scene import METRICS, Detections, ObjectClass, StochasticSamples
 from sticker_uq.uncertainty import observe

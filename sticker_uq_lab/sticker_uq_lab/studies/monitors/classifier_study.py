@@ -21,8 +21,14 @@ from sticker_uq.detection.kernels.devices import single_thread
 from sticker_uq.evaluation.metrics.statistics import area_under_roc, clopper_pearson
 from sticker_uq.evaluation.reporting.document import Table, as_markdown
 from sticker_uq.io.setting_fields import Frozen
-from sticker_uq.monitors import MONITORS, Objects, measure_cost, monitor_named
-from sticker_uq.monitors.crop_network import CropNetwork, CropTraining, class_vectors, parts_of, train_network
+from sticker_uq.perception.monitors import MONITORS, Objects, measure_cost, monitor_named
+from sticker_uq.perception.monitors.crop_network import (
+    CropNetwork,
+    CropTraining,
+    class_vectors,
+    parts_of,
+    train_network,
+)
 from sticker_uq.scene import FloatArray, IntArray
 from sticker_uq.uncertainty.metrics import entropy
 from sticker_uq_lab.kept_pieces import fingerprint, read_or_make_document

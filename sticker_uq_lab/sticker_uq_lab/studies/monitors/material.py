@@ -21,7 +21,7 @@ from sklearn.datasets import load_digits, load_sample_images
 from sticker_uq.io.coco import LabelledImage, read_coco, read_picture
 from sticker_uq.io.crops import cut_crops, empty_boxes
 from sticker_uq.io.reading import read_bytes
-from sticker_uq.monitors.crop_network import CropTraining
+from sticker_uq.perception.monitors.crop_network import CropTraining
 from sticker_uq.scene import FloatArray, IntArray, InvalidInput, ObjectClass
 from sticker_uq_lab.datasets.abnormal import add_foreign_objects
 from sticker_uq_lab.rendering.render import render

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torchvision.models import densenet121, resnet50
 
-from sticker_uq.monitors.crop_network import CropClassifier, CropNetwork
+from sticker_uq.perception.monitors.crop_network import CropClassifier, CropNetwork
 
 CONVOLUTIONAL = "convolutional"
 

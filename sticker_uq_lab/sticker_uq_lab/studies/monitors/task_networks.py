@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from sticker_uq.evaluation.metrics.statistics import Interval, area_under_roc, cluster_bootstrap
 from sticker_uq.evaluation.reporting.document import Table, as_markdown
-from sticker_uq.monitors.crop_network import CropTraining, class_vectors, train_classifier
+from sticker_uq.perception.monitors.crop_network import CropTraining, class_vectors, train_classifier
 from sticker_uq.scene import FloatArray, IntArray, InvalidInput
 from sticker_uq_lab.studies.monitors.material import Material, Tell
 

@@ -16,7 +16,7 @@ from sticker_uq.detection.detector import load_detector
 from sticker_uq.detection.settings import DetectorSettings
 from sticker_uq.evaluation.metrics.statistics import bootstrap
 from sticker_uq.io.coco import LabelledImage, read_coco, write_coco
-from sticker_uq.novelty.network import read_network, save_network
+from sticker_uq.perception.novelty.network import read_network, save_network
 from sticker_uq.scene import Detections, Localization, UnexplainedRegion
 from sticker_uq_lab.cli.dil import app
 from sticker_uq_lab.datasets.abnormal import AbnormalImage, abnormal_scenes

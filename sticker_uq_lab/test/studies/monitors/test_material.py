@@ -10,7 +10,7 @@ import pytest
 
 from lab_helpers.scenes import rendered
 from sticker_uq.io.coco import read_coco
-from sticker_uq.monitors.crop_network import CropTraining, train_network
+from sticker_uq.perception.monitors.crop_network import CropTraining, train_network
 from sticker_uq.scene import InvalidInput
 from sticker_uq_lab.studies.monitors.classifier_study import observe_crops
 from sticker_uq_lab.studies.monitors.material import SIZE, cell_material, coco_material, mnist

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from sticker_uq.monitors.crop_network import CropTraining
+from sticker_uq.perception.monitors.crop_network import CropTraining
 from sticker_uq_lab.studies.ambiguity.raae import RaaeSettings
 from sticker_uq_lab.studies.monitors.classifier_study import (
     MonitorStudySettings,

@@ -6,7 +6,7 @@ import re
 import numpy as np
 import pytest
 
-from sticker_uq.monitors.crop_network import CropTraining, class_vectors, train_classifier
+from sticker_uq.perception.monitors.crop_network import CropTraining, class_vectors, train_classifier
 from sticker_uq_lab.studies.monitors.material import Material, cell_material
 from sticker_uq_lab.studies.monitors.task_networks import (
     KERNELS,
