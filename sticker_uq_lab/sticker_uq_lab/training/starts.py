@@ -23,7 +23,7 @@ from sticker_uq.detection.weights import (
     packaged_weights,
 )
 from sticker_uq.io.coco import LabelledImage
-from sticker_uq.novelty.photo_network import read_photo_network
+from sticker_uq.perception.novelty.photo_network import read_photo_network
 from sticker_uq.scene import InvalidInput
 from sticker_uq_lab.datasets.default_boxes import OVERLAP, covered_share, fitting_scales
 from sticker_uq_lab.training.settings import TrainSettings

@@ -22,7 +22,7 @@ from sticker_uq.detection.models.ssd import backbone_maps
 from sticker_uq.detection.names import PHOTO_MODEL
 from sticker_uq.detection.weights import Unfilled, network_settings, packaged_weights, save_weights
 from sticker_uq.io.coco import EncodedScene, read_coco, write_coco
-from sticker_uq.novelty.photo_network import read_photo_network
+from sticker_uq.perception.novelty.photo_network import read_photo_network
 from sticker_uq.scene import InvalidInput
 from sticker_uq_lab.rendering import encode_scene, render, sample_scene
 from sticker_uq_lab.training import starts
