@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 from lab_helpers.scenes import rendered
 from sticker_uq.cli import app
 from sticker_uq_lab.cli import dil
-from sticker_uq_lab.training import novelty_training, training
+from sticker_uq_lab.training import novelty_training, starts
 from test.helpers.models import small_novelty, small_weights
 from test.helpers.recordings import record
 
@@ -132,7 +132,7 @@ def replaced(arguments: list[str], options: str) -> list[str]:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_the_commands_of_a_page_work_in_their_order(page, supplies, tmp_path, ros_domain, monkeypatch):
     monkeypatch.setattr(novelty_training, "FEWEST", FEWEST)
-    monkeypatch.setattr(training, "packaged_weights", lambda name: supplies.weights)
+    monkeypatch.setattr(starts, "packaged_weights", lambda name: supplies.weights)
     monkeypatch.setattr(dil, "packaged_file", lambda name: supplies.novelty)
     monkeypatch.chdir(tmp_path)
     for name, what in SUPPOSED.get(page.stem, {}).items():

@@ -22,7 +22,7 @@ from sticker_uq.perception.novelty.network import read_network, save_network
 from sticker_uq.perception.novelty.quality import Auroc
 from sticker_uq_lab.qualifying import candidate, qualification
 from sticker_uq_lab.robustness import distances
-from sticker_uq_lab.training import novelty_training, training
+from sticker_uq_lab.training import novelty_training, starts
 from test.helpers.models import small_novelty, small_weights
 
 PACKAGED = share_folder() / "config" / "limits.yaml"
@@ -37,7 +37,7 @@ def small_start(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     folder = tmp_path_factory.mktemp("start")
     weights, novelty = small_weights(folder), small_novelty(folder)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(training, "packaged_weights", lambda name: weights)
+        patch.setattr(starts, "packaged_weights", lambda name: weights)
         patch.setattr(candidate, "packaged_file", lambda name: novelty)
         yield
 
