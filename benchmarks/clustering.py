@@ -51,7 +51,7 @@ def main() -> None:
 def _row(samples: StochasticSamples) -> dict[str, float]:
     """Boxes, objects and processor milliseconds of the first BOXES boxes, as many of each pass."""
     chosen = [np.flatnonzero(samples.pass_index == number)[: BOXES // PASSES] for number in range(PASSES)]
-    some = samples.taken(np.concatenate(chosen))
+    some = samples.select(np.concatenate(chosen))
     labels = cluster(some)
     spent: dict[str, list[float]] = {"cluster_ms": [], "observe_ms": []}
     for _ in range(ROUNDS):

@@ -75,7 +75,7 @@ def fitted(known: Sequence[Record], base: Policy, signals: Sequence[SignalName])
     """A policy of ``signals`` fitted to ``known``, with the loosest limit at which at most ALPHA of their laptops are harmed."""
     draft = fit_policy(known, base, FitSettings(familiar=100, signals=signals, level=ALPHA))
     seen = outcomes_of(known, draft)
-    worst = np.sort(worst_risk(*seen.removed(), seen.images))
+    worst = np.sort(worst_risk(*seen.select_removable(), seen.images))
     return with_limits(draft, float(np.nextafter(worst[int(ALPHA * seen.images)], -np.inf)), 1.0)
 
 

@@ -270,7 +270,7 @@ def _with_graphs(
     found["same_assessments"] = all(
         len({perception.assess(image).digest for perception in assessing}) == 1 for image in images
     )
-    return found | {"ungraphed": assessing[1].ungraphed}
+    return found | {"ungraphed": assessing[1].graph_problems}
 
 
 def compiled(arguments: argparse.Namespace) -> Row:

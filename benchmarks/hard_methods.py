@@ -15,7 +15,7 @@ from benchmarks.hard_measure import DROPOUT, SINGLE, MeasuredScene, Seen
 from sticker_uq.calibration.fitting import LEFT_STICKERS, NOTABLE_RANGE, fit_policy
 from sticker_uq.calibration.outcomes import with_limits
 from sticker_uq.calibration.records import Record
-from sticker_uq.evaluation.metrics.decisions import BLADE_IOU, harmful, released_by
+from sticker_uq.evaluation.metrics.decisions import BLADE_IOU, harmful, released_regions
 from sticker_uq.evaluation.metrics.matching import best_overlap
 from sticker_uq.gate import Policy
 from sticker_uq.gate.judge import judge, once_peeled
@@ -111,7 +111,7 @@ class PolicyMethod:
         shown = scene.assessment if self.panel else without_panel(scene.assessment)
         decision = judge(shown, policy)
         asked = once_peeled(decision, shown, policy).outcome is not Outcome.CLEAN
-        return Decision(released_by(decision).astype(np.float32), asked)
+        return Decision(released_regions(decision).astype(np.float32), asked)
 
     def doubts(self, scene: MeasuredScene) -> FloatArray:
         risk = self.policy.risk

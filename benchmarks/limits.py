@@ -52,7 +52,7 @@ COLUMNS = (
 
 def at_as_many(policy: Policy, proof: Sequence[Record], wrongful: int) -> tuple[FloatArray, int]:
     """Percent that end with a question, (laptops,), and laptops called clean with a sticker, where ``wrongful`` go wrong."""
-    objects, risk = outcomes_of(proof, policy).removed()
+    objects, risk = outcomes_of(proof, policy).select_removable()
     worst = np.full(len(proof), np.inf)  # of each laptop, the risk from which something else is removed
     np.minimum.at(worst, objects.image[~objects.right], risk[~objects.right])
     limit = float(np.nextafter(np.sort(worst)[wrongful], 0.0))

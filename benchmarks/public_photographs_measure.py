@@ -33,7 +33,7 @@ from sticker_uq.detection.detector import load_detector
 from sticker_uq.evaluation.metrics.accuracy import as_json, evaluate_detector, evaluate_passes
 from sticker_uq.evaluation.metrics.decisions import Count, match_label
 from sticker_uq.evaluation.metrics.matching import MATCH_IOU as SAME_IOU
-from sticker_uq.evaluation.metrics.matching import overlapping
+from sticker_uq.evaluation.metrics.matching import find_overlapping
 from sticker_uq.evaluation.metrics.statistics import area_under_roc, cluster_bootstrap
 from sticker_uq.evaluation.replay.findings import BlockedBy
 from sticker_uq.gate import Policy, judge
@@ -162,7 +162,7 @@ def objects_of(records: Sequence[Record], further: Sequence[Sequence[dict[str, f
 
 def one_pass_doubt(seen: ObservedObject, found: Detections) -> float:
     """1 - the highest score that ``found`` without dropout has for the class of ``seen`` at its place, 1 without any there."""
-    there = overlapping(found.boxes, seen.box[None], SAME_IOU)
+    there = find_overlapping(found.boxes, seen.box[None], SAME_IOU)
     return 1.0 - float(found.probabilities[there, seen.label].max(initial=0.0))
 
 
@@ -234,7 +234,7 @@ def score_limit(
         return None
     limit = tests[held[-1]].limit
     (found,) = removal_tests(seen.objects, seen.doubt, seen.images, np.array([limit]))
-    return {"wrongful": [found.events, found.images], "released": _pair(seen.removed(limit))}
+    return {"wrongful": [found.events, found.images], "released": _pair(seen.count_removed(limit))}
 
 
 def _pair(count: Count) -> list[int]:

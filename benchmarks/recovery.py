@@ -36,7 +36,7 @@ from sticker_uq.cell.runner import ProcessGroup
 from sticker_uq.cell.transport import free_domain
 from sticker_uq.io.files import atomic_write
 from sticker_uq.nodes.common import qos
-from sticker_uq.testing.bench import Bench, running_bench
+from sticker_uq.testing.bench import Bench, run_bench
 from sticker_uq_msgs.msg import GateState, SceneAssessment
 
 SECOND = "second image publisher"
@@ -175,7 +175,7 @@ def measure(repetitions: int, load: int, folder: Path, faults: Sequence[str]) ->
         with (
             busy(load),
             ProcessGroup(specs, lambda line: lines.append((time.monotonic(), line))) as group,
-            running_bench() as bench,
+            run_bench() as bench,
         ):
             threading.Thread(target=group.wait_for_exit, daemon=True).start()
             cell = Cell(bench, group, lines)

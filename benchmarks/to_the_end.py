@@ -22,7 +22,7 @@ import torch
 from benchmarks.result_files import argument_parser, result_file
 from sticker_uq import gate
 from sticker_uq.evaluation.executors import map_over
-from sticker_uq.evaluation.metrics.decisions import BLADE_IOU, harmful, released_by
+from sticker_uq.evaluation.metrics.decisions import BLADE_IOU, harmful, released_regions
 from sticker_uq.evaluation.metrics.matching import best_overlap
 from sticker_uq.evaluation.metrics.statistics import upper_bound
 from sticker_uq.evaluation.replay.assessing import code_fingerprint
@@ -97,7 +97,7 @@ def to_the_end(job: Job, policy: Path) -> End:
         sent = EncodedScene.of(shown.image, job.seed, "jpg", shown.boxes, shown.labels)
         scene = perception.assess(decode_picture(sent.data))
         decision = judge(scene, rules)
-        released = released_by(decision)
+        released = released_regions(decision)
         harm = harmful(released, shown.boxes, shown.labels)
         places = best_overlap(released, shown.boxes, BLADE_IOU)[0]
         gone = {n for n in places.tolist() if n >= 0 and shown.labels[n] == ObjectClass.STICKER}

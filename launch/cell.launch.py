@@ -6,7 +6,7 @@ from importlib import metadata
 from launch import LaunchDescription
 
 from sticker_uq.cell.processes import cell_processes
-from sticker_uq.nodes.common.launch_actions import declared_arguments, start_processes
+from sticker_uq.nodes.common.launch_actions import declare_arguments, start_processes
 
 if metadata.version("pydantic").startswith("1."):
     raise RuntimeError(
@@ -17,4 +17,4 @@ if metadata.version("pydantic").startswith("1."):
 
 def generate_launch_description() -> LaunchDescription:
     """Detector, supervisor and, with ``sim:=true``, camera, arm and laptops."""
-    return LaunchDescription([*declared_arguments(), start_processes(cell_processes)])
+    return LaunchDescription([*declare_arguments(), start_processes(cell_processes)])

@@ -6,7 +6,7 @@ from importlib import metadata
 from launch import LaunchDescription
 
 from sticker_uq.cell.processes import CellOptions, detector_process
-from sticker_uq.nodes.common.launch_actions import declared_arguments, start_processes
+from sticker_uq.nodes.common.launch_actions import declare_arguments, start_processes
 
 if metadata.version("pydantic").startswith("1."):
     raise RuntimeError(
@@ -24,7 +24,7 @@ def generate_launch_description() -> LaunchDescription:
     ]
     return LaunchDescription(
         [
-            *declared_arguments(leave_out),
+            *declare_arguments(leave_out),
             start_processes(lambda options: [detector_process(options)], leave_out),
         ]
     )

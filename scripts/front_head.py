@@ -20,8 +20,8 @@ from sticker_uq.perception.front import (
     FrontHead,
     front_maps,
     front_picture,
+    front_probability,
     save_front_head,
-    shown_in_front,
 )
 from sticker_uq.perception.novelty.photo_network import PhotoNetwork, load_photo_network
 from sticker_uq_lab.datasets.abnormal import CASES, EXPOSURE, leave_untouched
@@ -127,7 +127,7 @@ def train(pictures: list[tuple[Tensor, Tensor]], network: str, file: Path) -> No
             losses.append(float(loss.detach()))
         head.eval()
         with torch.no_grad():
-            value = np.array([shown_in_front(head(maps[None].float())) for maps, _ in held])
+            value = np.array([front_probability(head(maps[None].float())) for maps, _ in held])
         cells = np.array([float((share > 0.5).sum()) for _, share in held])
         there, free = value[cells >= FEW], value[np.array([float(share.max()) for _, share in held]) == 0]
         print(

@@ -215,7 +215,7 @@ class StochasticSamples:
     def __len__(self) -> int:
         return len(self.boxes)
 
-    def taken(self, rows: IntArray) -> StochasticSamples:
+    def select(self, rows: IntArray) -> StochasticSamples:
         """The same passes with ``rows`` (M,) of their detections alone, in that order."""
         boxes, probabilities, passes = self.boxes[rows], self.probabilities[rows], self.pass_index[rows]
         return StochasticSamples(boxes, probabilities, passes, self.passes)
@@ -284,7 +284,7 @@ class ObservedObject(MetricValues):
     photo: float = float("nan")
 
     @classmethod
-    def drawn(cls, object_id: int, label: ObjectClass, box: FloatArray) -> ObservedObject:
+    def from_operator(cls, object_id: int, label: ObjectClass, box: FloatArray) -> ObservedObject:
         """An object that only a person saw: its place ``box`` (4,) px is known, nothing about it was measured."""
         return cls(
             id=object_id,

@@ -146,7 +146,7 @@ class Question:
         numbers = range(len(self.boxes))
         return [(i, j) for j in numbers for i in range(j) if same_place(self.boxes[i], self.boxes[j])]
 
-    def answered(self, answers: Sequence[Answer], same: Sequence[bool | None], other: bool) -> Answered:
+    def with_answers(self, answers: Sequence[Answer], same: Sequence[bool | None], other: bool) -> Answered:
         """The answers about it; ``same``: for each of :attr:`pairs` on stickers whether it is one. InvalidInput for others."""
         stickers = [answer != "no_sticker" for answer in answers]
         if len(answers) != len(self.boxes) or len(same) != len(self.pairs):

@@ -10,7 +10,7 @@ import numpy as np
 from sticker_uq.calibration.answers import ANSWERS, About, Answered, Question, read_answers
 from sticker_uq.calibration.outcomes import with_open_limits
 from sticker_uq.calibration.records import Assessed, Record
-from sticker_uq.evaluation.metrics.decisions import released_by
+from sticker_uq.evaluation.metrics.decisions import released_regions
 from sticker_uq.gate import Policy, judge
 from sticker_uq.gate.box_overlap import as_box
 from sticker_uq.io.coco import ANNOTATIONS
@@ -91,7 +91,7 @@ class AskedPictures(ImageSource):
             whole.update(record.said.model_dump_json(exclude={"name", "time"}).encode())
         return Assessed(str(self.path), records, whole.hexdigest())
 
-    def left_out(self, records: int) -> str:
+    def describe_unused(self, records: int) -> str:
         """What of the folder takes no part, of which ``records`` do; "" for nothing."""
         unanswered, elsewhere = len(self) - records, len(self.answers) - records
         parts = (
@@ -103,7 +103,7 @@ class AskedPictures(ImageSource):
 
 def candidates(assessment: SceneAssessment, policy: Policy) -> FloatArray:
     """The boxes (R, 4) px that ``policy`` releases at some limit on the risk; its validity is not asked."""
-    return released_by(judge(assessment, with_open_limits(policy).model_copy(update={"validity": None})))
+    return released_regions(judge(assessment, with_open_limits(policy).model_copy(update={"validity": None})))
 
 
 def open_pictures(path: Path, topic: str | None = None) -> LabelledSource | AskedPictures:

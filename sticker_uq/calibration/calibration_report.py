@@ -66,7 +66,7 @@ def calibration_report(
         "## What was proved",
         proof_table(policy.guarantee),
         "## What the policy does with the images that proved it",
-        measured_table(measured),
+        tabulate_measured(measured),
         *([_ANSWERED] if answered else []),
         *parts,
         *promises,
@@ -130,7 +130,7 @@ def _of_part(name: str, proof: Proof) -> str:
     return "{} of {}".format(*(proof.parts or {})[name])
 
 
-def measured_table(measured: Measured) -> Table:
+def tabulate_measured(measured: Measured) -> Table:
     rows = {
         "laptops": (str(measured.images), ""),
         "laptops with a wrongful removal": _count(measured.wrongful),
@@ -169,7 +169,7 @@ def level_table(tried: dict[str, Score], seen: dict[str, Score], delta: float) -
             score = seen[name]
             tests = removal_tests(score.objects, score.doubt, score.images, limits_to_try(tried[name].doubt))
             held = control.learn_then_test(tests, level, delta)
-            cells.append(_percent(score.removed(tests[held[-1]].limit).rate) if len(held) else "")
+            cells.append(_percent(score.count_removed(tests[held[-1]].limit).rate) if len(held) else "")
         rows.append((_percent(level), *cells))
     return Table(("promise", *names), tuple(rows))
 

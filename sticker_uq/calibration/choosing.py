@@ -199,7 +199,7 @@ def _coverage(candidate: RiskRecipe, objects: CalledStickers, images: IntArray, 
             doubt[own] = log_odds(score, {n: v[own] for n, v in signals.items()})
         renumbered = CalledStickers(images, objects.right, objects.badness, objects.truth, {})
         line = curve(renumbered, doubt, count, len(np.unique(objects.truth[objects.right])))
-        shares.append((line.removed_at(level) + line.removed_at(level / 2)) / 2)
+        shares.append((line.removal_share_at(level) + line.removal_share_at(level / 2)) / 2)
     return np.array(shares)
 
 

@@ -32,7 +32,7 @@ class Trial:
     def smallest_level(self, delta: float) -> float:
         return smallest_level(self.images, delta)
 
-    def lacking(self, level: float, delta: float, bad: str) -> str:
+    def explain_shortfall(self, level: float, delta: float, bad: str) -> str:
         """Why ``level`` is not proved, for images that are no random sample; ``bad``: what a bad one is."""
         raise NotImplementedError
 

@@ -142,7 +142,7 @@ def _with_left_score(
     all see a wrongful removal; with few dirty ones among them as it is.
     """
     seen = outcomes.outcomes_of(records, draft, how.match_iou)
-    objects, risk = seen.removed()
+    objects, risk = seen.select_removable()
     worst = np.sort(outcomes.worst_risk(objects, risk, seen.images))
     ends = seen.ends
     rows = ends.at(float(np.nextafter(worst[min(int(how.level * seen.images), seen.images - 1)], -np.inf)))

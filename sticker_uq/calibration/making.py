@@ -17,7 +17,7 @@ import yaml
 from sticker_uq.calibration.answers import About
 from sticker_uq.calibration.asked import AskedPictures
 from sticker_uq.calibration.planning import FIT_SHARE, Prospect, count_units
-from sticker_uq.calibration.records import Assessed, Record, labelled, number_units, see, units_of
+from sticker_uq.calibration.records import Assessed, Record, join_labels, number_units, see, units_of
 from sticker_uq.evaluation.executors import executor
 from sticker_uq.evaluation.replay.assessing import assess_apart, identity_of, one_by_one, process_count
 from sticker_uq.gate import Policy
@@ -63,7 +63,7 @@ class LabelEvidence:
 
     def check(self, alpha: float, beta: float) -> None:
         """Raise :class:`InvalidInput` unless these labels can prove ``alpha`` and ``beta``."""
-        enough = [one.share for one in self.others if not one.lacking(alpha, beta)]
+        enough = [one.share for one in self.others if not one.describe_shortfall(alpha, beta)]
         self.prospect.check(
             alpha, beta, f", or give --fit-share {enough[0]:g}, with which these suffice" if enough else ""
         )
@@ -91,7 +91,7 @@ def evidence(
     # answers may be about pictures that are not there any more
     at_most = answered or any(source.workpieces for source in sources)
 
-    def divided(share: float) -> Prospect:
+    def divide(share: float) -> Prospect:
         fit, proof = split(laptops, share, seed)
         units = count_units(laptops[proof], stickers[proof])
         if at_most:  # the images may be of fewer laptops, and split in another way
@@ -101,7 +101,7 @@ def evidence(
     count = len(np.unique(laptops))
     others = [one for one in OTHER_SHARES if share and 0 < round(one * count) < count]
     return LabelEvidence(
-        len(images), bool(stickers.all()), at_most, answered, divided(share), tuple(map(divided, others))
+        len(images), bool(stickers.all()), at_most, answered, divide(share), tuple(map(divide, others))
     )
 
 
@@ -130,7 +130,7 @@ def assess_sources(
     """What perception says about all images of ``sources`` with labels or answers, see :func:`see_sources`."""
     seen = see_sources(sources, settings, cache, progress, jobs, ray_address, need_novelty)
     assessed = [
-        source.records(found) if isinstance(source, AskedPictures) else labelled(source, found)
+        source.records(found) if isinstance(source, AskedPictures) else join_labels(source, found)
         for source, found in zip(sources, seen, strict=True)
     ]
     refuse_repeated(assessed)
@@ -164,7 +164,7 @@ def see_sources(
         if isinstance(source, AskedPictures):
             source.refuse_others(about)
     processes = jobs or process_count(settings, sum(map(len, sources)))
-    task = partial(assess_apart, settings=settings.rooted(), identity=identity_of(perception))
+    task = partial(assess_apart, settings=settings.with_absolute_paths(), identity=identity_of(perception))
     with ExitStack() as stack:
         known = stack.enter_context(JsonStore(cache))
         spread = processes > 1 or ray_address

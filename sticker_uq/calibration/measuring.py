@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from sticker_uq.calibration.outcomes import MATCH_IOU, CalledStickers, Outcomes
 from sticker_uq.calibration.records import Record, units_of
-from sticker_uq.evaluation.metrics.decisions import Count, DecisionCounts, Measured, released_by
+from sticker_uq.evaluation.metrics.decisions import Count, DecisionCounts, Measured, released_regions
 from sticker_uq.gate import Policy, judge
 from sticker_uq.gate.judge import once_peeled
 from sticker_uq.scene import FloatArray, IntArray
@@ -28,7 +28,7 @@ class Curve:
     wrong_images: FloatArray
     removed: FloatArray
 
-    def removed_at(self, risk: float) -> float:
+    def removal_share_at(self, risk: float) -> float:
         """Highest share of stickers removed by a threshold up to which the rate of wrong images stays within ``risk``."""
         within = self.wrong_images <= risk
         last = len(within) if within.all() else int(np.argmin(within))
@@ -78,9 +78,9 @@ def measure(records: Sequence[Record], policy: Policy, match_iou: float = MATCH_
     for unit, record in zip(units_of(records).tolist(), records, strict=True):
         decision = judge(record.assessment, free)
         end = once_peeled(decision, record.assessment, free)
-        met = record.met(released_by(decision), match_iou)
+        met = record.met(released_regions(decision), match_iou)
         counts.add_met(str(unit), record.sticker_count, met, decision, end)
-    return counts.measured()
+    return counts.measure()
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ class Score:
     def curve(self) -> Curve:
         return curve(self.objects, self.doubt, self.images, self.stickers)
 
-    def removed(self, limit: float) -> Count:
+    def count_removed(self, limit: float) -> Count:
         """Labelled stickers that a threshold ``limit`` of this score would remove."""
         truth = self.objects.truth[(self.doubt <= limit) & self.objects.right]
         return Count(len(np.unique(truth)), self.stickers)
@@ -110,7 +110,7 @@ COMBINED = "combined risk"
 def scores(outcomes: Outcomes) -> list[Score]:
     """The policy's risk on what its other rules let through, and the mean probability of every object called sticker."""
     every = outcomes.detected
-    ways = [(COMBINED, *outcomes.removed()), (PLAIN, every, every.signals["improbability"])]
+    ways = [(COMBINED, *outcomes.select_removable()), (PLAIN, every, every.signals["improbability"])]
     return [
         Score(name, kept.chosen(finite), doubt[finite], outcomes.images, outcomes.stickers)
         for name, kept, doubt in ways

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sticker_uq.calibration.records import Record, units_of
-from sticker_uq.evaluation.metrics.decisions import BLADE_IOU, released_by
+from sticker_uq.evaluation.metrics.decisions import BLADE_IOU, released_regions
 from sticker_uq.gate import Policy, judge
 from sticker_uq.gate.judge import once_peeled
 from sticker_uq.gate.policy.signals import (
@@ -111,7 +111,7 @@ class Outcomes:
     ends: Ends
     verdicts: dict[Verdict, int]
 
-    def removed(self) -> tuple[CalledStickers, FloatArray]:
+    def select_removable(self) -> tuple[CalledStickers, FloatArray]:
         return self.detected.chosen(self.removable), self.risk[self.removable]
 
 
@@ -155,7 +155,7 @@ def outcomes_of(records: Sequence[Record], policy: Policy, match_iou: float = MA
         decision = judge(record.assessment, judging)
         for verdict in decision.verdicts:
             verdicts[verdict.verdict] += 1
-        rows += _called(index, record, decision, judging, match_iou, stickers)
+        rows += _list_called(index, record, decision, judging, match_iou, stickers)
         if record.sticker_count:
             with_sticker.add(index)
         stretches[index] = _stretches(decision, record, judging, match_iou)  # of the last image
@@ -171,7 +171,7 @@ def outcomes_of(records: Sequence[Record], policy: Policy, match_iou: float = MA
     )
 
 
-def _called(
+def _list_called(
     image: int, record: Record, decision: SceneDecision, policy: Policy, match_iou: float, before: int
 ) -> list[_Called]:
     """What of ``record`` is called sticker; ``before``: labelled stickers of the images before it."""
@@ -244,7 +244,7 @@ def _stretches(decision: SceneDecision, record: Record, policy: Policy, match_io
         end = once_peeled(then, record.assessment, policy)
         if end.outcome is not Outcome.CLEAN:
             continue
-        peeled = record.met(released_by(then), match_iou).peeled
+        peeled = record.met(released_regions(then), match_iou).peeled_stickers
         stay = [one.object for one in end.verdicts]
         signals = policy.left_signals(stay, record.assessment)
         left = policy.left_probability(stay, record.assessment)
@@ -257,7 +257,7 @@ def _risk(observed: ObservedObject, record: Record, policy: Policy) -> float:
     return -math.inf if policy.risk is None else policy.risk(object_signals(observed, record.assessment))
 
 
-def matching(observed: ObservedObject, record: Record, match_iou: float = MATCH_IOU) -> int:
+def match_sticker(observed: ObservedObject, record: Record, match_iou: float = MATCH_IOU) -> int:
     """The labelled sticker of ``record`` that a removal of ``observed`` would take, -1 if none."""
     return int(record.met(observed.box[None], match_iou).sticker[0])
 

@@ -27,7 +27,7 @@ DEFAULT = ("pcs", "mc_mutual_information", "energy", "knn", "dissector")
 LEAST = 20
 """Rightly removed stickers that limits need at least."""
 _LIDS = 2  # crops of bare lid per picture, for a task network
-LOOKED_OVER = OperatorAnswers().checked()
+LOOKED_OVER = OperatorAnswers().with_scene_checked()
 """Doubts about a scene as a whole are not what a panel is for."""
 Tell = Callable[[str], None]
 Labelled = tuple[LabelledImage, FloatArray]

@@ -69,7 +69,7 @@ class Prospect:
         ]
         return f"at confidence {1 - self.delta:g}, " + "; ".join(parts)
 
-    def lacking(self, alpha: float, beta: float) -> str:
+    def describe_shortfall(self, alpha: float, beta: float) -> str:
         """How many more labels it takes until the levels can be proved, "" when enough; a ``beta`` of 0 takes none."""
         fitted = (
             math.ceil((MIN_SCENES - 0.5) / self.share) if self.share else 0
@@ -83,7 +83,7 @@ class Prospect:
 
     def check(self, alpha: float, beta: float, advice: str = "") -> None:
         """Raise :class:`InvalidInput` for levels that these laptops cannot prove, with levels that they can, and ``advice``."""
-        lacking = self.lacking(alpha, beta)
+        lacking = self.describe_shortfall(alpha, beta)
         if not lacking:
             return
         wrong = [
@@ -98,7 +98,7 @@ class Prospect:
             max(level, least) if level else 0.0
             for level, least in zip((alpha, beta), self.levels, strict=True)
         )
-        if wrong and self.proof.laptops and beta < 1.0 and not self.lacking(alpha, beta):
+        if wrong and self.proof.laptops and beta < 1.0 and not self.describe_shortfall(alpha, beta):
             least = f"--alpha {_up(alpha)} --beta {_up(beta)}"
             lacking += f", or give {least} or higher levels (without a bad image these can be proved)"
         elif (self.share and self.fit < MIN_SCENES) or self.proof.laptops < MIN_SCENES:

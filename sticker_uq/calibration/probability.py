@@ -12,7 +12,7 @@ from scipy.special import expit, logit
 
 from sticker_uq.calibration.outcomes import MATCH_IOU
 from sticker_uq.calibration.records import Record, units_of
-from sticker_uq.evaluation.metrics.matching import overlapping
+from sticker_uq.evaluation.metrics.matching import find_overlapping
 from sticker_uq.gate.policy.policy_schema import Calibration, Isotonic, Temperature
 from sticker_uq.scene import FloatArray, InvalidInput, ObjectClass
 
@@ -111,7 +111,7 @@ def class_observations(
         boxes = record.boxes[record.labels == label]
         for observed in record.assessment.objects:
             probabilities.append(float(observed.over_all_passes[label]))
-            right.append(bool(overlapping(observed.box[None], boxes, match_iou)[0]))
+            right.append(bool(find_overlapping(observed.box[None], boxes, match_iou)[0]))
     return np.array(probabilities, float), np.array(right, bool)
 
 

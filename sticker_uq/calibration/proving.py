@@ -80,27 +80,27 @@ class Trials:
         self._draft, self._records, self._match_iou = draft, records, match_iou
         self._seen = outcomes.outcomes_of(records, draft, match_iou)
         self._fitted = outcomes.outcomes_of(fit, draft, match_iou) if fit else None
-        limits = _all_limits(draft) if self._fitted is None else limits_to_try(self._fitted.removed()[1])
+        limits = (
+            _all_limits(draft) if self._fitted is None else limits_to_try(self._fitted.select_removable()[1])
+        )
         self._limits = limits.tolist()
 
-        def divided(
-            images: Sequence[Record], by: Mapping[str, Sequence[int]]
-        ) -> dict[str, outcomes.Outcomes]:
+        def divide(images: Sequence[Record], by: Mapping[str, Sequence[int]]) -> dict[str, outcomes.Outcomes]:
             return {
                 name: outcomes.outcomes_of([images[number] for number in numbers], draft, match_iou)
                 for name, numbers in by.items()
                 if numbers
             }
 
-        self._parts = divided(records, parts or {})
-        self._fitted_parts = divided(fit, fit_parts or {})
+        self._parts = divide(records, parts or {})
+        self._fitted_parts = divide(fit, fit_parts or {})
         if self._fitted is not None and not self._fitted_parts:
             self._fitted_parts = {"": self._fitted}
 
-    def _tested(self, left: float) -> tuple[Tested, dict[str, Tested]]:
+    def _run_trials(self, left: float) -> tuple[Tested, dict[str, Tested]]:
         """All laptops and each part, where what is left alone is limited to ``left``."""
-        whole = tested(self._seen, self._limits, left)
-        return whole, {name: tested(part, self._limits, left) for name, part in self._parts.items()}
+        whole = run_trials(self._seen, self._limits, left)
+        return whole, {name: run_trials(part, self._limits, left) for name, part in self._parts.items()}
 
     def policy(self, levels: Levels) -> Policy:
         """The policy with the loosest limit that is proved, the proofs and the reference for run time.
@@ -108,16 +108,16 @@ class Trials:
         Raises :class:`InvalidInput` when a promise cannot be proved, saying how many laptops it takes.
         """
         assert self._draft.risk is not None
-        left = self._left(levels)
-        whole, parts = self._tested(left)
-        number = self._proved_removal(whole, parts, levels)
+        left = self._find_left_limit(levels)
+        whole, parts = self._run_trials(left)
+        number = self._find_removal_limit(whole, parts, levels)
         removal = self._proof(whole.removals, parts, "removals", number, levels.alpha, levels.delta)
         kept = None
         if levels.beta:
             number = min(number, self._loosest(levels))
             removal = self._proof(whole.removals, parts, "removals", number, levels.alpha, levels.delta)
             tests = self._ends(whole, parts, levels)
-            if (reached := _reached(tests, levels)) > number:
+            if (reached := _find_strictest(tests, levels)) > number:
                 raise InvalidInput(self._why_left(tests, reached, levels))
             kept = self._proof(whole.ends, parts, "ends", number, levels.beta, levels.delta)
         guarantee = Guarantee(match_iou=self._match_iou, wrongful_removal=removal, sticker_left=kept)
@@ -135,14 +135,14 @@ class Trials:
 
         None of stickers left without that promise.
         """
-        whole, parts = self._tested(self._left(levels))
+        whole, parts = self._run_trials(self._find_left_limit(levels))
         groups = self._groups(whole, parts)
         if not self._limits:  # nothing could be released, which proves nothing
             nothing = Attempt(levels.alpha, Count(0, 0), 1.0, Count(0, self._seen.stickers))
             return nothing, Attempt(levels.beta, Count(0, 0), 1.0, Count(0, 0)) if levels.beta else None
         held = _held([one.removals for one in groups], levels.alpha, levels.delta)
         number = max(held - 1, 0)
-        objects, risk = self._seen.removed()
+        objects, risk = self._seen.select_removable()
         stickers = np.unique(objects.truth[objects.right & (risk <= self._limits[number])])
         released = Count(len(stickers), self._seen.stickers)
         removal = _attempt(
@@ -152,7 +152,7 @@ class Trials:
             return removal, None
         tests = self._ends(whole, parts, levels)
         last = len(tests[0]) - 1
-        at = min(max(number if held else last, _reached(tests, levels) - 1), last)
+        at = min(max(number if held else last, _find_strictest(tests, levels) - 1), last)
         alone = Count(whole.ends[at].images, self._seen.ends.laptops)
         return removal, _attempt(tests, whole.ends, at, levels.beta, levels.delta, alone)
 
@@ -163,7 +163,7 @@ class Trials:
         """
         if not self._limits:
             return 1.0, 1.0
-        whole, parts = self._tested(self._left(levels))
+        whole, parts = self._run_trials(self._find_left_limit(levels))
         groups, ends = self._groups(whole, parts), self._ends(whole, parts, levels)
         alpha = max(one.removals[0].bound(levels.delta) for one in groups)
         number = _held([one.removals for one in groups], levels.alpha, levels.delta) - 1
@@ -190,9 +190,9 @@ class Trials:
         return max(sum(kept) - 1, 0)
 
     def _on_fitted(self, left: float) -> list[Tested]:
-        return [tested(one, self._limits, left) for one in self._fitted_parts.values()]
+        return [run_trials(one, self._limits, left) for one in self._fitted_parts.values()]
 
-    def _left(self, levels: Levels) -> float:
+    def _find_left_limit(self, levels: Levels) -> float:
         """The limit on what is left alone: the loosest that does for every part of those fitted on, or the next."""
         if self._fitted is None:
             return self._draft.max_left_probability
@@ -216,7 +216,7 @@ class Trials:
         enough = [left for left, chance in zip(LEFT_LIMITS, chances, strict=True) if chance >= SURE]
         return enough[0] if enough else LEFT_LIMITS[int(np.argmax(chances))]
 
-    def _proved_removal(self, whole: Tested, parts: Mapping[str, Tested], levels: Levels) -> int:
+    def _find_removal_limit(self, whole: Tested, parts: Mapping[str, Tested], levels: Levels) -> int:
         """The number of the loosest limit that is proved."""
         if not self._limits:
             raise InvalidInput(
@@ -294,7 +294,7 @@ def _held(groups: Sequence[Sequence[Trial]], level: float, delta: float) -> int:
     return len(control.fixed_sequence(_chances(groups, level, delta), delta))
 
 
-def _reached(groups: Sequence[Sequence[Trial]], levels: Levels) -> int:
+def _find_strictest(groups: Sequence[Sequence[Trial]], levels: Levels) -> int:
     """The number of the strictest limit down to which, from the loosest on, stickers left are proved in all ``groups``.
 
     A looser limit finishes more laptops alone and leaves no other sticker on those that are finished, where nothing is released
@@ -367,8 +367,10 @@ def end_tests(ends: outcomes.Ends, limits: Sequence[float], left: float) -> list
     return [Trial(limit, int(n), int(bad)) for limit, n, bad in zip(limits, images, events, strict=True)]
 
 
-def tested(seen: outcomes.Outcomes, limits: Sequence[float], left: float) -> Tested:
-    return Tested(removal_tests(*seen.removed(), seen.images, limits), end_tests(seen.ends, limits, left))
+def run_trials(seen: outcomes.Outcomes, limits: Sequence[float], left: float) -> Tested:
+    return Tested(
+        removal_tests(*seen.select_removable(), seen.images, limits), end_tests(seen.ends, limits, left)
+    )
 
 
 def _why(name: str, level: float, delta: float, trial: Trial, bad: str, part: str) -> str:
@@ -376,7 +378,7 @@ def _why(name: str, level: float, delta: float, trial: Trial, bad: str, part: st
     least = trial.smallest_level(delta)
     text = f"--{name} {level:g} cannot be proved at confidence {1 - delta:g}{f' for the part {part}' if part else ''}: "
     if not trial.sample:
-        return text + trial.lacking(level, delta, bad)
+        return text + trial.explain_shortfall(level, delta, bad)
     if least <= level:
         return text + f"{trial.events} of {trial.images} laptops are {bad} at a limit that has to be proved"
     kind = "laptops" if name == "alpha" else "laptops finished alone that had a sticker"

@@ -98,10 +98,10 @@ def assess(
     progress: Callable[[], None] = lambda: None,
 ) -> Assessed:
     """What perception says about every labelled image of ``source``, see :func:`see`."""
-    return labelled(source, see(source, run, cache, identity, progress))
+    return join_labels(source, see(source, run, cache, identity, progress))
 
 
-def labelled(source: LabelledSource, seen: Mapping[str, SceneAssessment]) -> Assessed:
+def join_labels(source: LabelledSource, seen: Mapping[str, SceneAssessment]) -> Assessed:
     """The records of ``source``, whose images were ``seen``, by name."""
     records = tuple(
         Record(name, item.boxes, item.labels, seen[name], source.workpiece_of(item, seen[name].stamp_ns))

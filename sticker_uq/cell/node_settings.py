@@ -11,12 +11,12 @@ from sticker_uq.io.topics import more_topics
 from sticker_uq.perception import PerceptionSettings
 
 
-def _checked(topics: str) -> str:
+def _check_topics(topics: str) -> str:
     more_topics(topics)
     return topics
 
 
-_ImageTopics = Annotated[str, AfterValidator(_checked)]
+_ImageTopics = Annotated[str, AfterValidator(_check_topics)]
 
 
 class DetectorNodeSettings(PerceptionSettings):

@@ -246,13 +246,17 @@ def _source_processes(options: CellOptions) -> list[ProcessSpec]:
         raise InvalidInput("source and sim: expected one of them; the simulation has a camera of its own")
     # compresses, or sends raw images, only while somebody subscribes to them
     played = _given_values(
-        source=_played(options.source), loop=True, transport="both", rate=options.source_rate, autostart=True
+        source=_existing_path(options.source),
+        loop=True,
+        transport="both",
+        rate=options.source_rate,
+        autostart=True,
     )
     remappings = (*_image_remappings(options.camera_topic), *_camera_info_remapping(options.camera_topic))
     return [replace(_process(options, IMAGE_SOURCE, played, remappings), rights="camera")]
 
 
-def _played(text: str) -> str:
+def _existing_path(text: str) -> str:
     """``text``, a path made absolute; raises :class:`InvalidInput` when there is nothing at it."""
     if text.isdigit() or text.startswith("/dev/"):
         return text

@@ -102,14 +102,14 @@ def history(cell: Path) -> History:
         raise InvalidInput(f"{cell}: no log of releases; `sticker-uq bundle promote` begins one")
     findings = [str(finding) for finding in verify(cell / LOG).findings]
     found = tuple(entries(cell / LOG))
-    standing = _standing(found)
+    standing = _list_active(found)
     linked, expected = _read_link(cell), standing[-1].folder if standing else None
     if linked != expected:
         findings.append(f"{ACTIVE} points to {linked or 'nothing'}, the log says {expected or 'nothing'}")
     return History(found, standing, tuple(findings))
 
 
-def _standing(told: Iterable[Entry]) -> tuple[ActiveBundle, ...]:
+def _list_active(told: Iterable[Entry]) -> tuple[ActiveBundle, ...]:
     standing: list[ActiveBundle] = []
     before: list[ActiveBundle] = []
     for entry in told:
@@ -131,7 +131,7 @@ def _change(cell: Path, kind: str, release: ActiveBundle, person: str, reason: s
     present = _read_link(cell)
     log = AuditLog(cell / LOG, _FILE_BYTES)
     try:
-        before = _standing(entries(cell / LOG))[-1:]
+        before = _list_active(entries(cell / LOG))[-1:]
         active = before[0].hash if before and before[0].folder == present else ""
         if kind == PROMOTE and release == ActiveBundle(present or Path(), active):
             raise InvalidInput(f"{release.folder} is the active bundle of {cell} already")

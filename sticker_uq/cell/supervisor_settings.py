@@ -83,7 +83,7 @@ class SupervisorNodeSettings(GateSettings, AssumptionSettings, StopSettings, Pos
                 f"policy {path}: its hash is {policy.hash[:12]}, expected {self.policy_hash[:12]}: exchanged since the cell "
                 "started; start the cell again with a whole bundle"
             )
-        if policy.validity is not None and (expired := policy.validity.expired(time.time_ns())):
+        if policy.validity is not None and (expired := policy.validity.expiry_reason(time.time_ns())):
             raise InvalidInput(f"policy {path}: {text_of(expired)}; expected one that is still valid")
         return policy
 

@@ -93,7 +93,7 @@ def installed_commands() -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def _starting(command: str) -> Iterator[None]:
+def _announce_start(command: str) -> Iterator[None]:
     """Say on a terminal that ``command`` starts, until the context ends: what it imports takes seconds on a busy machine."""
     completing = any(name.startswith("_STICKER_UQ_") for name in os.environ)
     words = f"starting {command} ..." if sys.stderr.isatty() and not completing else ""
@@ -120,7 +120,7 @@ class _LazyCommand(TyperCommand):
     """A command that imports its module when it is called; until then only name and help text."""
 
     def load(self) -> Any:
-        with _starting(str(self.name)):
+        with _announce_start(str(self.name)):
             module = importlib.import_module(installed_commands()[str(self.name)])
         app = getattr(module, "app", None)
         if app is None:

@@ -17,7 +17,7 @@ from sticker_uq.cell.node_settings import NODE_ONLY
 from sticker_uq.cli import option
 from sticker_uq.cli.calibrate import CACHE
 from sticker_uq.cli.options import Jobs, RayAddress, settings_options
-from sticker_uq.cli.terminal import counting, tell_of_source
+from sticker_uq.cli.terminal import make_progress_bar, tell_of_source
 from sticker_uq.console.asking import Asking, serve
 from sticker_uq.console.server import ConsoleSettings, access_of
 from sticker_uq.gate import Policy
@@ -52,7 +52,7 @@ def command(
     access_of(reached)  # before the work
     source = AskedPictures(data)
     tell_of_source(source.path, source.remarks, "")
-    with counting() as bar:
+    with make_progress_bar() as bar:
         advance = partial(bar.advance, bar.add_task("assessing", total=len(source)))
         needed = policy.unmeasured_novelty == "ask"
         (seen,) = see_sources([source], settings, cache, advance, jobs, ray_address, needed)

@@ -20,7 +20,7 @@ from sticker_uq.calibration.records import Record, units_of
 from sticker_uq.cell.node_settings import NODE_ONLY
 from sticker_uq.cli import option
 from sticker_uq.cli.options import Alpha, Beta, Delta, Jobs, RayAddress, Topic, output_file, settings_options
-from sticker_uq.cli.terminal import command_line, counting, output, tell_of_source
+from sticker_uq.cli.terminal import command_line, make_progress_bar, output, tell_of_source
 from sticker_uq.gate import Policy
 from sticker_uq.gate.policy.policy_schema import PanelRule
 from sticker_uq.gate.policy.reference import reference_beside
@@ -119,7 +119,7 @@ def command(
     if settings.panel:
         panel = (kept.panel or PanelRule()).model_copy(update={"combination": panel_combination})
         kept = kept.model_copy(update={"panel": panel})
-    if fit_data and (given := _given(context, ("fit_share", "split_seed"))):
+    if fit_data and (given := _list_given(context, ("fit_share", "split_seed"))):
         raise InvalidInput(
             f"{given} with --fit-data: expected none, the folders say which laptops are fitted on"
         )
@@ -134,12 +134,12 @@ def command(
     known = evidence(proving, delta, 0.0 if others else fit_share, split_seed)
     typer.echo(known.text(), err=True)
     known.check(alpha, beta)
-    with counting() as bar:
+    with make_progress_bar() as bar:
         advance = partial(bar.advance, bar.add_task("assessing", total=sum(map(len, sources))))
         needed = kept.unmeasured_novelty == "ask"
         assessed = assess_sources(sources, settings, cache, advance, jobs, ray_address, needed)
     for source, found in zip(sources, assessed, strict=True):
-        if isinstance(source, AskedPictures) and (left_out := source.left_out(len(found.records))):
+        if isinstance(source, AskedPictures) and (left_out := source.describe_unused(len(found.records))):
             typer.echo(left_out, err=True)
     _tell_of_workpieces(sources, [record for part in assessed for record in part.records])
     if others:
@@ -194,7 +194,7 @@ def _parts(given: Sequence[str], data: Sequence[Path], others: Sequence[Path]) -
 
 def _refuse_fitting(context: typer.Context, kept: Policy, beta: float) -> None:
     """InvalidInput where nothing is to be fitted, and an option says how, or ``kept`` was not fitted."""
-    if given := _given(context, (*_OF_FITTING, "fit_data")):
+    if given := _list_given(context, (*_OF_FITTING, "fit_data")):
         raise InvalidInput(
             f"{given} with --fit-share 0: expected none, the score of --base is taken as it is"
         )
@@ -222,7 +222,7 @@ def _check_labels(
         )
 
 
-def _given(context: typer.Context, names: Sequence[str]) -> str:
+def _list_given(context: typer.Context, names: Sequence[str]) -> str:
     """Which of the options ``names`` are on the command line, as they are written there."""
     sources = {name: context.get_parameter_source(name) for name in names}
     given = [name for name, source in sources.items() if source and source.name == "COMMANDLINE"]

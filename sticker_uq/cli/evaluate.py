@@ -10,7 +10,7 @@ from rich.table import Table
 
 from sticker_uq.cli import option
 from sticker_uq.cli.options import check_settings, field_options, output_file
-from sticker_uq.cli.terminal import counting, figures, output
+from sticker_uq.cli.terminal import figures, make_progress_bar, output
 from sticker_uq.detection.detector import load_detector
 from sticker_uq.detection.settings import DetectorSettings
 from sticker_uq.evaluation.metrics.accuracy import (
@@ -45,7 +45,7 @@ def command(
     check_objects(items, str(data))
     sharp = load_detector(settings.model_copy(update={"score_floor": _LOWEST_FLOOR}))
     measured: StochasticAccuracy | None = None
-    with counting(transient=True) as bar:
+    with make_progress_bar(transient=True) as bar:
         task = bar.add_task("one pass", total=len(items))
         accuracy = evaluate_detector(sharp, items, lambda: bar.advance(task))
         if passes:

@@ -68,7 +68,7 @@ def output_folder(default: Any, help_text: str, empty: bool = False) -> Any:
     return option(default, help_text, callback=_empty_folder if empty else check_folder)
 
 
-def _checked_by(check: Callable[..., None]) -> Callable[[typer.CallbackParam, Path | None], Path | None]:
+def _make_check(check: Callable[..., None]) -> Callable[[typer.CallbackParam, Path | None], Path | None]:
     """A callback of an option for something to write: raises InvalidInput when nothing can be written there."""
 
     def callback(parameter: typer.CallbackParam, path: Path | None) -> Path | None:
@@ -80,8 +80,8 @@ def _checked_by(check: Callable[..., None]) -> Callable[[typer.CallbackParam, Pa
     return callback
 
 
-check_file, check_folder = _checked_by(check_output_file), _checked_by(check_output_folder)
-_empty_folder = _checked_by(partial(check_output_folder, empty=True))
+check_file, check_folder = _make_check(check_output_file), _make_check(check_output_folder)
+_empty_folder = _make_check(partial(check_output_folder, empty=True))
 
 
 def settings_options(

@@ -11,7 +11,7 @@ from rich.markdown import Markdown
 
 from sticker_uq.cli import option
 from sticker_uq.cli.options import check_settings, field_options, output_folder
-from sticker_uq.cli.terminal import counting, output
+from sticker_uq.cli.terminal import make_progress_bar, output
 from sticker_uq.detection.names import MODEL_NAMES
 from sticker_uq.detection.settings import DetectorSettings
 from sticker_uq.evaluation.metrics.probability_quality import CODE, PAPER
@@ -83,7 +83,7 @@ def _detect_vectors(data: Path, detectors: Sequence[DetectorSettings], notes: li
 
     notes.append(f"{len(items)} pictures of {data.name}.")
     found: list[Vectors] = []
-    with counting(transient=True) as bar:
+    with make_progress_bar(transient=True) as bar:
         for number, settings in enumerate(detectors, 1):
             detector = load_detector(settings)
             notes.append(f"{settings.model}, weights {detector.weights_hash[:12]}.")

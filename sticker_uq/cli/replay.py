@@ -20,7 +20,7 @@ import typer
 from sticker_uq.cell.bundle import Bundle
 from sticker_uq.cell.node_settings import NODE_ONLY
 from sticker_uq.cli import option, options
-from sticker_uq.cli.terminal import counting, figures, output, tell_of_source
+from sticker_uq.cli.terminal import figures, make_progress_bar, output, tell_of_source
 from sticker_uq.evaluation.executors import executor
 from sticker_uq.evaluation.replay.assessing import Assessed, one_by_one, process_count, side_by_side
 from sticker_uq.evaluation.replay.comparison import (
@@ -90,7 +90,7 @@ class ReplayJob:
     def open(self) -> ImageSource:
         """The images. Raises InvalidInput without any, for unreadable labels, for ``verify`` without a recording."""
         images = open_source(self.source, self.topic, self.camera)
-        self.labelled()
+        self.read_labels()
         if self.verify and not images.topic:
             raise InvalidInput(f"--verify: {self.source} is not a recording of a cell")
         return images
@@ -99,7 +99,7 @@ class ReplayJob:
         """Remove what an earlier or interrupted replay left in ``out``."""
         remove_earlier_result(self.out, _FILES)
 
-    def labelled(self) -> Mapping[str, LabelledImage] | None:
+    def read_labels(self) -> Mapping[str, LabelledImage] | None:
         """The labels of the images by their names without suffix; None without any. Raises InvalidInput as read_annotations."""
         if self.labels is None:
             return None
@@ -153,7 +153,7 @@ class ReplayJob:
             laptop_at=laptops_of(self.source) if images.topic else lambda _: "",
             processes=processes,
             environment=environment(self.settings.model_dump(), *_PACKAGES),
-            labels=self.labelled(),
+            labels=self.read_labels(),
         )
         result = replay.run(assess(self.settings), compare, differences)
         summary = write_replay(result, self.policy, self.out)
@@ -183,12 +183,12 @@ def _remove_unfinished(jobs: Sequence[ReplayJob], finished: Container[int]) -> N
 
 
 def _compare_live(summary: ReplaySummary, live: LiveComparison) -> ReplayOutcome:
-    lines = live.differing()
+    lines = live.describe_differences()
     if live.different > len(lines):
         lines.append(f"... and {live.different - len(lines)} more")
     compared = (
         f"{live.identical} of {live.count} live assessments of {live.topic} repeated byte for byte, "
-        f"{live.different} differ, {live.missing} without a recorded image"
+        f"{live.different} differ, {live.missing_count} without a recorded image"
     )
     return ReplayOutcome(summary, live.agrees, compared, tuple(lines))
 
@@ -266,7 +266,7 @@ def command(
     for folder in folders:
         check_result_folder(folder, _FILES, f"--out {folder}", overwrite)
     anywhere = Path.absolute if ray_address else Path  # another machine has another working folder
-    own = settings.rooted() if ray_address else settings
+    own = settings.with_absolute_paths() if ray_address else settings
     candidate = None if compare is None else _candidate(compare, own)
     for judging in (limits, *(() if candidate is None else (candidate.policy,))):
         made_for = "" if judging.validity is None else judging.validity.camera
@@ -310,7 +310,7 @@ def command(
 
 
 def _run_here(job: ReplayJob) -> ReplayOutcome:
-    with counting() as bar, undone_unless_finished(job.remove):
+    with make_progress_bar() as bar, undone_unless_finished(job.remove):
         images = job.open()
         job.remove()
         total = job.rounds * operator.length_hint(images, 0) or None
@@ -326,12 +326,12 @@ def _run_spread(
     for job in jobs:  # reports invalid input before the first process starts
         if not several or not job.source.exists():
             job.open()
-    jobs[0].labelled()
+    jobs[0].read_labels()
     for job in jobs:
         job.remove()
     found: dict[int, ReplayOutcome | str] = {}
     undone = undone_unless_finished(partial(_remove_unfinished, jobs, found))
-    with undone, counting() as bar, executor(min(at_once, len(jobs)), ray_address) as execute:
+    with undone, make_progress_bar() as bar, executor(min(at_once, len(jobs)), ray_address) as execute:
         numbered = execute(run_numbered, enumerate(jobs))
         found.update(bar.track(numbered, len(jobs), description="sources"))
     failed = {jobs[i].source: one for i, one in found.items() if isinstance(one, str)}

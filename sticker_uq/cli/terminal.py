@@ -62,7 +62,7 @@ def list_lines(title: str, lines: Sequence[str], most: int) -> None:
         typer.echo(f"  and {len(lines) - most} more")
 
 
-def counting(transient: bool = False, console: Console | None = None) -> progress.Progress:
+def make_progress_bar(transient: bool = False, console: Console | None = None) -> progress.Progress:
     """A bar for each task, by default on standard error: description, how many of how many and per second, time and time left."""
     done = progress.BarColumn(), progress.MofNCompleteColumn(), _Rate()
     times = progress.TimeElapsedColumn(), progress.TimeRemainingColumn()
@@ -91,7 +91,7 @@ def stage_bars(
     Where that is no terminal, it prints a line every half minute, also while the stage does not advance.
     """
     console = console or Console(stderr=True)
-    with counting(transient, console) as bar, _lines(console) as log:
+    with make_progress_bar(transient, console) as bar, _lines(console) as log:
         tasks: dict[str, progress.TaskID] = {}
 
         def advance(stage: str, done: int, total: int) -> None:

@@ -215,7 +215,7 @@ class Cell(Protocol):
     def heat(self, stamp_ns: int) -> bytes:
         """The saliency of that picture as PNG, empty when it is not kept."""
 
-    def watched(self, pages: int, heat: int) -> None:
+    def note_viewers(self, pages: int, heat: int) -> None:
         """Take note of how many pages are open, and how many of them show the saliency."""
 
     def wrong_token(self, address: str, lately: int, ever: int) -> None:
@@ -297,7 +297,7 @@ def make_app(
     waiting = ThreadPoolExecutor(MOST_PAGES, thread_name_prefix="page")
 
     def tell() -> None:
-        cell.watched(len(pages), sum(pages.values()))
+        cell.note_viewers(len(pages), sum(pages.values()))
 
     def person_of(request: Request, name: str) -> Person:
         proved: str = request.scope[NAME]

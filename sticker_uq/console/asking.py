@@ -24,7 +24,7 @@ _KEPT_FILES = 4
 
 
 class SaidOfLaptop(Said):
-    """The answers about one picture, ``image`` its digest; ``same``: see :meth:`Question.answered`."""
+    """The answers about one picture, ``image`` its digest; ``same``: see :meth:`Question.with_answers`."""
 
     image: str = Field(max_length=200)
     boxes: list[Answer] = Field(max_length=_MOST_BOXES)
@@ -78,7 +78,7 @@ class Asking:
         with self._lock:
             if not self._open or self._open[0].image != said.image:
                 raise InvalidInput("another laptop is asked about by now")
-            self._answers.say(self._open[0].answered(said.boxes, said.same, said.other))
+            self._answers.say(self._open[0].with_answers(said.boxes, said.same, said.other))
             self._open.pop(0)
 
     def take_back(self, image: str) -> None:
@@ -119,13 +119,13 @@ def asking_app(
 
     @app.post("/answer")
     def answer(body: SaidOfLaptop) -> dict[str, Any]:
-        with _told():
+        with _report_refusals():
             asking.say(body)
         return asking.state()
 
     @app.post("/undo")
     def undo(body: TakenBack) -> dict[str, Any]:
-        with _told():
+        with _report_refusals():
             asking.take_back(body.image)
         return asking.state()
 
@@ -133,7 +133,7 @@ def asking_app(
 
 
 @contextmanager
-def _told() -> Iterator[None]:
+def _report_refusals() -> Iterator[None]:
     """Tell the page what was refused, and what could not be written."""
     try:
         yield

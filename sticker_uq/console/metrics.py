@@ -95,12 +95,12 @@ class CellMetrics(Collector):
         for name, value in milliseconds.items():
             self._stage.labels(name).observe(value / 1000)
 
-    def asked(self, request_id: str) -> None:
+    def count_question(self, request_id: str) -> None:
         """A question was opened."""
         self._questions.inc()
         self._asked = request_id, self._clock()
 
-    def answered(self, request_id: str, answers: Iterable[str]) -> None:
+    def count_answers(self, request_id: str, answers: Iterable[str]) -> None:
         """The question ``request_id`` was answered with ``answers``, of :data:`ANSWERS` and :data:`SCENE_ANSWERS`."""
         if self._asked is not None and self._asked[0] == request_id:
             self._answer_time.observe(self._clock() - self._asked[1])

@@ -51,7 +51,7 @@ class ConsoleState:
             self._values[name] = value
             self._bump()
 
-    def happened(
+    def add_event(
         self,
         stamp_ns: int,
         kind: str,

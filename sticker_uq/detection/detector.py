@@ -52,11 +52,11 @@ def _inference(
     """``method`` without gradients and with products as the detector's precision says."""
 
     @wraps(method)
-    def computed(self: StochasticDetector, *args: _P.args, **kwargs: _P.kwargs) -> _R:
+    def wrapper(self: StochasticDetector, *args: _P.args, **kwargs: _P.kwargs) -> _R:
         with torch.no_grad(), self.products():
             return method(self, *args, **kwargs)
 
-    return computed
+    return wrapper
 
 
 class StochasticDetector:
@@ -128,11 +128,11 @@ class StochasticDetector:
             yield
 
     @property
-    def ungraphed(self) -> dict[str, str]:
+    def graph_problems(self) -> dict[str, str]:
         """Stages that are computed without a CUDA graph although the settings ask for graphs, and why."""
         return {} if self._graphed is None else self._graphed.graphs.problems
 
-    def graphed(
+    def run_stage(
         self, stage: str, compute: Callable[..., tuple[Tensor, ...]], inputs: Sequence[Tensor]
     ) -> tuple[Tensor, ...]:
         """``compute(*inputs)`` of another network on this device, by a CUDA graph where the settings ask so: ``Graphs.run``."""

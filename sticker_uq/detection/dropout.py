@@ -113,7 +113,7 @@ class CounterDropout:
         keys = torch.frombuffer(bytearray(digests), dtype=torch.int32)
         return to_device(keys.view(len(calls), -1, 2), self._device)
 
-    def given(self, keys: Tensor) -> KeyedDropout:
+    def with_keys(self, keys: Tensor) -> KeyedDropout:
         """The same masks where the keys (calls, n, 2) of all calls are given: a graph reads them from its own memory."""
         return KeyedDropout(self.keep, keys, self._floor, self._carry)
 

@@ -58,7 +58,7 @@ class Features:
     def anchors(self, generator: Any, maps: Sequence[Tensor]) -> Tensor:
         """Anchors (N, 4) float32 that torchvision's ``generator`` makes for ``maps``, px of the resized image."""
 
-        def generated() -> Tensor:
+        def generate() -> Tensor:
             # default boxes come from the processor in any case: whole, so that nothing waits for their copy
             device = maps[0].device if isinstance(generator, AnchorGenerator) else torch.device("cpu")
             # the generator takes the type of its anchors from the maps, and half precision is too coarse for pixels
@@ -66,5 +66,5 @@ class Features:
             made: Tensor = generator(self.image_list(1), shells)[0]
             return made if device == maps[0].device else to_device(made, maps[0].device)
 
-        made: Tensor = self.derive("anchors", generated)
+        made: Tensor = self.derive("anchors", generate)
         return made

@@ -37,7 +37,7 @@ def detector_names() -> tuple[str, ...]:
     return *MODEL_NAMES, *sorted(registered - set(MODEL_NAMES))
 
 
-def known_name(name: str) -> str:
+def check_name(name: str) -> str:
     """The detector ``name`` itself if it is one of :func:`detector_names`; raises InvalidInput, naming them, if not."""
     if name not in MODEL_NAMES and name not in detector_names():
         raise InvalidInput(f"unknown model {name!r}, expected one of {', '.join(detector_names())}")
@@ -47,8 +47,8 @@ def known_name(name: str) -> str:
 def entry_point(name: str) -> EntryPoint:
     """Where the entry of detector ``name`` is found. No built-in one can be replaced by a registered one.
 
-    Raises InvalidInput as :func:`known_name`.
+    Raises InvalidInput as :func:`check_name`.
     """
-    if known_name(name) in MODEL_NAMES:
+    if check_name(name) in MODEL_NAMES:
         return EntryPoint(name, f"{_CATALOGUE}:{name}", ENTRY_POINT_GROUP)
     return next(point for point in entry_points(group=ENTRY_POINT_GROUP) if point.name == name)

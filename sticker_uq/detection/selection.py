@@ -22,7 +22,7 @@ from torchvision.ops import nms
 from sticker_uq.detection.transfer import to_host
 
 
-def decoded(coder: Any, deltas: Tensor, anchors: Tensor) -> Tensor:
+def decode_deltas(coder: Any, deltas: Tensor, anchors: Tensor) -> Tensor:
     """Boxes (N, 4) as torchvision's ``coder`` makes them of ``deltas`` (N, 4) to ``anchors`` (N, 4), bit for bit.
 
     The ``decode_single`` of torchvision's ``BoxCoder`` copies the number 0.5 to a GPU twice in every call, and waits for it. Any

@@ -5,12 +5,12 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
-from sticker_uq.detection.names import DEFAULT_MODEL, MODEL_NAMES, known_name
+from sticker_uq.detection.names import DEFAULT_MODEL, MODEL_NAMES, check_name
 from sticker_uq.io.setting_fields import Frozen
 
 Precision = Literal["float32", "tf32", "bfloat16", "float16"]
 
-ModelName = Annotated[str, AfterValidator(known_name)]
+ModelName = Annotated[str, AfterValidator(check_name)]
 """The name of a detector in the registry: a built-in one, or one that another package registers."""
 
 

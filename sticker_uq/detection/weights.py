@@ -22,7 +22,7 @@ from safetensors.torch import save
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from sticker_uq.detection.names import known_name
+from sticker_uq.detection.names import check_name
 from sticker_uq.io.files import atomic_write
 from sticker_uq.io.reading import check_regular, parse_json, show_value
 from sticker_uq.messages import printable
@@ -117,7 +117,7 @@ def save_weights(model: nn.Module, path: PathLike, metadata: Mapping[str, Any], 
     in full precision. The file is written completely or not at all. Raises InvalidInput for an unknown model name and for weights
     that are not finite or too large for half precision, OSError when the disk fails.
     """
-    known_name(metadata.get("model", ""))
+    check_name(metadata.get("model", ""))
     stored = {}
     for name, tensor in model.state_dict().items():
         if not name.endswith(COUNTERS):

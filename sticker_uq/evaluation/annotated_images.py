@@ -100,7 +100,7 @@ def _mark(observed: ObservedObject, verdict: ObjectVerdict | None, passes: int) 
         score += f", close-up {report_model.number(round(observed.close_up, 2))}"
     title = f"#{observed.id} {word}{LABELS[observed.label.name.lower()]} {score}  {seen}"
     if verdict is not None:
-        detail = report_model.deciding_words(verdict)
+        detail = report_model.explain_verdict(verdict)
     elif observed.unstable:
         detail = "seen too seldom"
     else:

@@ -110,7 +110,7 @@ class Compared:
         if worse:
             return "worse", tuple(worse)
         open_ = [] if asked.high < 0 else ["that it asks less is not shown"]
-        for name in self._unmeasured():
+        for name in self._unmeasured_risks():
             del risks[f"{name}, newest laptops"]
             open_.append(f"{name} are unknown: no answered or no spot checked one of the newest laptops")
         for name, one in risks.items():
@@ -129,7 +129,7 @@ class Compared:
 
     def more_laptops(self) -> int | None:
         """How many more laptops would decide it, if like those so far; 0: it is decided, None: none worth waiting for."""
-        if self._unmeasured():
+        if self._unmeasured_risks():
             return None
         factor = 1.0
         while factor <= _MOST_GROWTH:
@@ -138,7 +138,7 @@ class Compared:
             factor *= 1.1
         return None
 
-    def _unmeasured(self) -> list[str]:
+    def _unmeasured_risks(self) -> list[str]:
         """Risks that have to be shown, but for which one kind of laptop has no label."""
         return [
             name

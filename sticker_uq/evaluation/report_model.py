@@ -172,7 +172,7 @@ def short_reason(reason: Reason) -> str:
     return f"{name} {number(reason.value)} {relation} {number(reason.limit)}"
 
 
-def deciding_words(verdict: ObjectVerdict) -> str:
+def explain_verdict(verdict: ObjectVerdict) -> str:
     if verdict.by_operator:
         return "an operator said so"
     if verdict.verdict is Verdict.REMOVE:

@@ -70,7 +70,7 @@ class OperatorAnswers:
             clean = clean and not new.removes
         return replace(self, answers=tuple(kept), scene_clean=clean)
 
-    def checked(self) -> OperatorAnswers:
+    def with_scene_checked(self) -> OperatorAnswers:
         """The answers after the whole picture was checked."""
         return replace(self, scene_checked=True)
 
@@ -128,7 +128,7 @@ def may_be_sticker(label: int, verdict: int) -> bool:
     return label == ObjectClass.STICKER and verdict != Verdict.KEEP
 
 
-def unmentioned(
+def find_unmentioned(
     stickers: Iterable[Box], answers: Iterable[OperatorAnswer], not_stickers: Iterable[Box]
 ) -> Reason | None:
     """Why nobody may say that no sticker is left: a place of ``stickers`` is in neither of the others; None when they may."""

@@ -20,27 +20,27 @@ ORDERED_STOP = (
 """A removal that was stopped for these reasons, not because of the arm or the scenes, was no failed attempt."""
 
 
-def arm_ready(context: StepContext, event: ev.ArmReady) -> None:
+def on_arm_ready(context: StepContext, event: ev.ArmReady) -> None:
     """The arm came, or its heartbeat stopped: counting begins anew. It may still report the end of its goal."""
     if event.ready != context.state.arm_ready:
         context.set(arm_ready=event.ready, streak=NO_STREAK)
 
 
-def arm_lost(context: StepContext, _: ev.ArmLost) -> None:
+def on_arm_lost(context: StepContext, _: ev.ArmLost) -> None:
     permit = context.state.permit
     context.set(arm_ready=False, streak=NO_STREAK, permit=permit and replace(permit, lost=True))
 
 
-def goal_accepted(context: StepContext, event: ev.GoalAccepted) -> None:
-    permit = _awaited(context, event.goal_id)
+def on_goal_accepted(context: StepContext, event: ev.GoalAccepted) -> None:
+    permit = _find_permit(context, event.goal_id)
     if permit is None or not permit.open:
         context.emit(ev.CancelGoal(event.goal_id))
     if permit is not None:
         context.set(permit=replace(permit, accepted=True))
 
 
-def goal_rejected(context: StepContext, event: ev.GoalRejected) -> None:
-    permit = _awaited(context, event.goal_id)
+def on_goal_rejected(context: StepContext, event: ev.GoalRejected) -> None:
+    permit = _find_permit(context, event.goal_id)
     if permit is None:
         return
     context.set(permit=None, streak=NO_STREAK)
@@ -48,9 +48,9 @@ def goal_rejected(context: StepContext, event: ev.GoalRejected) -> None:
         context.attempt_failed(permit.target, Reason.of("goal_rejected", detail=event.detail))
 
 
-def removal_finished(context: StepContext, event: ev.RemovalFinished) -> None:
+def on_removal_finished(context: StepContext, event: ev.RemovalFinished) -> None:
     """The goal has ended: the permit is used up, whatever the result. An arm that could not stop is a fault."""
-    permit = _awaited(context, event.goal_id)
+    permit = _find_permit(context, event.goal_id)
     if permit is None:
         context.log(ev.Severity.WARNING, Reason.of("goal_unknown", goal=event.goal_id))
         return
@@ -87,7 +87,7 @@ def watch_permit(context: StepContext) -> None:
     if permit is None or permit.revoked_ns is None or permit.escalated:
         return
     patience_s = context.settings.cancel_timeout_s
-    if context.passed(permit.revoked_ns, patience_s):
+    if context.has_passed(permit.revoked_ns, patience_s):
         context.set(permit=replace(permit, escalated=True))
         _demand_stop(context, Reason.of("arm_does_not_stop", goal=permit.goal_id, seconds=patience_s))
 
@@ -108,14 +108,14 @@ def _lost_ground(context: StepContext, permit: Permit) -> tuple[BlockReason, tup
         return BlockReason.STALE_SCENE, (Reason("permit_not_renewed"),)
     if settings != permit.settings:
         return BlockReason.CONTRADICTED, (Reason("gate_settings_changed"),)
-    if not permit.accepted and context.passed(permit.sent_ns, settings.accept_timeout_s):
+    if not permit.accepted and context.has_passed(permit.sent_ns, settings.accept_timeout_s):
         return BlockReason.ARM_FAILED, (Reason.of("goal_not_accepted", seconds=settings.accept_timeout_s),)
-    if context.passed(permit.sent_ns, settings.removal_timeout_s):
+    if context.has_passed(permit.sent_ns, settings.removal_timeout_s):
         return BlockReason.ARM_FAILED, (Reason.of("removal_too_long", seconds=settings.removal_timeout_s),)
     return BlockReason.NONE, ()
 
 
-def _awaited(context: StepContext, goal_id: int) -> Permit | None:
+def _find_permit(context: StepContext, goal_id: int) -> Permit | None:
     permit = context.state.permit
     return permit if permit is not None and permit.goal_id == goal_id else None
 

@@ -70,7 +70,7 @@ class GateController:
             reason = Reason.of("scene_not_judged", detail=f"{type(error).__name__}: {error}")
             odd = isinstance(error, ArithmeticError | ValueError)
             return self.handle(ev.SceneUnreadable(reason) if odd else ev.Fault((reason,)), now_ns)
-        alarmed = self._alarmed(alarm, now_ns)
+        alarmed = self._raise_alarm(alarm, now_ns)
         effects = self.handle(event, now_ns)
         return (ev.PublishDecision(decision, poses), *alarmed, *effects)
 
@@ -84,7 +84,7 @@ class GateController:
         before = self.state
         self.state, effects = step(before, event, now_ns, self.settings)
         alarm = self._let_watch_know(event, before, effects)
-        return (*effects, *self._alarmed(alarm, now_ns))
+        return (*effects, *self._raise_alarm(alarm, now_ns))
 
     def _judge(self, assessment: SceneAssessment) -> tuple[SceneDecision, Alarm | None]:
         state = self.state
@@ -104,11 +104,11 @@ class GateController:
         if before.workpieces != after.workpieces:
             self.watch.next_workpiece()
         if before.request is None and after.request is not None:
-            self.watch.asked()
+            self.watch.observe_question()
         accepted = any(isinstance(effect, ev.Reply) and effect.accepted for effect in effects)
-        return self.watch.answered(event) if isinstance(event, ev.AnswerGiven) and accepted else None
+        return self.watch.observe_answer(event) if isinstance(event, ev.AnswerGiven) and accepted else None
 
-    def _alarmed(self, alarm: Alarm | None, now_ns: int) -> ev.Effects:
+    def _raise_alarm(self, alarm: Alarm | None, now_ns: int) -> ev.Effects:
         return self.handle(ev.AssumptionBroken(alarm.reason), now_ns) if alarm is not None else ()
 
 

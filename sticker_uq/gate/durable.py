@@ -50,7 +50,7 @@ class UnfinishedGoal:
 
     def permit(self, settings: GateSettings, now_ns: int) -> Permit:
         """The permit of this goal, revoked now: the arm must stop and report the end."""
-        seen = ObservedObject.drawn(self.object_id, self.label, np.asarray(self.box, np.float32))
+        seen = ObservedObject.from_operator(self.object_id, self.label, np.asarray(self.box, np.float32))
         own = {field.name: getattr(self, field.name) for field in fields(self)}
         verdict = ObjectVerdict(seen, Verdict.UNKNOWN, ())
         target = Target(verdict=verdict, **{name: own[name] for name in _TARGET})

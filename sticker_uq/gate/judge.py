@@ -99,21 +99,21 @@ def once_peeled(decision: SceneDecision, assessment: SceneAssessment, policy: Po
     return replace(decision, outcome=outcome, verdicts=rest, reasons=tuple(doubts))
 
 
-def _seen(assessment: SceneAssessment) -> list[ObservedObject]:
+def _list_objects(assessment: SceneAssessment) -> list[ObservedObject]:
     """All objects of the scene; those seen in too few passes to cluster are marked unstable, if they are not."""
     rarely = (o if o.unstable else replace(o, unstable=True) for o in assessment.unstable)
     return [*assessment.objects, *rarely]
 
 
 def _verdicts(assessment: SceneAssessment, policy: Policy, memory: OperatorAnswers) -> _Verdicts:
-    seen = _seen(assessment)
-    approved, drawn = _approved(seen, memory)
+    seen = _list_objects(assessment)
+    approved, drawn = _match_approvals(seen, memory)
     protected = [
         o for o in seen if is_possible_logo(o, policy) and not _not_there(memory.against(as_box(o.box)))
     ]
     verdicts: list[ObjectVerdict] = []
     for index, one in enumerate(seen):
-        verdict = _said_by_operator(one, approved.get(index), memory)
+        verdict = _judge_by_answer(one, approved.get(index), memory)
         if verdict is None:
             others = [o for o in protected if o is not one]
             signals = None if policy.risk is None else object_signals(one, assessment)
@@ -122,12 +122,14 @@ def _verdicts(assessment: SceneAssessment, policy: Policy, memory: OperatorAnswe
     first_free = max((o.id for o in seen), default=-1) + 1
     for number, answer in enumerate(drawn):
         reason = Reason("operator_drew")
-        unseen = ObservedObject.drawn(first_free + number, ObjectClass.STICKER, np.asarray(answer.box))
+        unseen = ObservedObject.from_operator(
+            first_free + number, ObjectClass.STICKER, np.asarray(answer.box)
+        )
         verdicts.append(ObjectVerdict(unseen, Verdict.REMOVE, (reason,), True))
     return tuple(replace(verdict, margin=policy.blade_margin) for verdict in verdicts)
 
 
-def _approved(
+def _match_approvals(
     seen: Sequence[ObservedObject], memory: OperatorAnswers
 ) -> tuple[dict[int, OperatorAnswer], list[OperatorAnswer]]:
     """For each approval the object that it fits best, and the drawn places where nothing is seen.
@@ -146,7 +148,7 @@ def _approved(
     return approved, drawn
 
 
-def _said_by_operator(
+def _judge_by_answer(
     one: ObservedObject, approval: OperatorAnswer | None, memory: OperatorAnswers
 ) -> ObjectVerdict | None:
     """The verdict that an operator's answer settles; ``None`` when none is about this object."""

@@ -9,8 +9,8 @@ from sticker_uq.gate.answers import (
     OperatorAnswer,
     SceneAnswer,
     contradiction,
+    find_unmentioned,
     sticker_places,
-    unmentioned,
 )
 from sticker_uq.gate.box_overlap import is_proper, same_place
 from sticker_uq.gate.settings import nanoseconds
@@ -24,7 +24,7 @@ FRESH_S = 10.0
 """An announcement that was stamped longer ago, s, is no new one: a latched topic may send those of earlier laptops again."""
 
 
-def answer_given(context: StepContext, event: ev.AnswerGiven) -> None:
+def on_answer_given(context: StepContext, event: ev.AnswerGiven) -> None:
     request = context.state.request
     refusal = _refusal(context.state, request, event)
     if request is None or refusal is not None:
@@ -34,7 +34,7 @@ def answer_given(context: StepContext, event: ev.AnswerGiven) -> None:
     if event.scene_answer is SceneAnswer.CLEAN:
         memory = memory.clean()
     elif event.scene_answer is SceneAnswer.NONE and request.whole_scene:
-        memory = memory.checked()
+        memory = memory.with_scene_checked()
     context.close_request()
     stickers = [given.box for given in event.answers if given.removes]
     removed = tuple(r for r in context.state.removed if not any(same_place(r, box) for box in stickers))
@@ -68,7 +68,7 @@ def _refusal(state: GateState, request: Request | None, event: ev.AnswerGiven) -
         return problem
     if event.scene_answer is SceneAnswer.CLEAN:
         newest = () if state.decision is None else sticker_places(state.decision.verdicts)
-        return unmentioned((*request.stickers, *newest), event.answers, event.not_stickers)
+        return find_unmentioned((*request.stickers, *newest), event.answers, event.not_stickers)
     if event.scene_answer is not SceneAnswer.NONE:
         return None
     if not event.answers:
@@ -140,7 +140,7 @@ def reset(context: StepContext, _: ev.Reset) -> None:
     context.emit(ev.Reply(True, tuple(done)))
 
 
-def workpiece_changed(context: StepContext, event: ev.WorkpieceChanged) -> None:
+def on_workpiece_changed(context: StepContext, event: ev.WorkpieceChanged) -> None:
     """Another workpiece lies in the cell: begin anew with images taken after the change.
 
     The same announcement once more, as a latched topic repeats it, changes nothing.

@@ -50,7 +50,7 @@ class PermitWatch:
     def update(self, permit: Lease | None, supervisor: str = "", active: bool = True) -> None:
         """Take over the newest state of the gate; ``None``: closed. It came from ``supervisor``, ``active`` or not."""
         with self._changed:
-            self._publishers.received(supervisor, active)
+            self._publishers.note_message(supervisor, active)
             if permit is None and not active and self._publishers.present():
                 return  # an inactive supervisor does not close the gate of the active one
             self._permit = permit
@@ -79,7 +79,7 @@ class PermitWatch:
         with self._changed:
             return self._refusal(decision_id, object_id)
 
-    def expired(self, decision_id: str, object_id: int) -> bool:
+    def has_expired(self, decision_id: str, object_id: int) -> bool:
         """Whether the gate still names that object, but its lease has run out or another supervisor publishes too."""
         with self._changed:
             permit = self._permit

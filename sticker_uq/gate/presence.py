@@ -32,7 +32,7 @@ class Succession:
         self.changes = 0
         """How many publishers have come beside the first or in its place."""
 
-    def matched(self, ever: int, present: int) -> None:
+    def note_matched(self, ever: int, present: int) -> None:
         """So many publishers have ever matched the subscription, and so many do now."""
         others = max(ever - max(self._ever, 1), 0)
         self._ever, self._present = max(self._ever, ever), present
@@ -42,20 +42,20 @@ class Succession:
         if others or present > 1:
             self._changed_s = self._now_s()
 
-    def received(self, number: int | None) -> None:
+    def note_message(self, number: int | None) -> None:
         """A message came, with the number that its publisher gave it; None where the middleware has none."""
         if number is not None and self._number is not None and number <= self._number:
             self._changed_s = self._now_s()
         self._heard, self._number = True, number
 
-    def renewed(self) -> None:
+    def note_renewal(self) -> None:
         """The subscription was made anew, and counts anew: whoever matches it may be another publisher than those so far."""
         if self._heard and not self._ever == self._present == 1:
             self._changed_s = self._now_s()
         self._ever = self._present = 0
 
     @property
-    def settled(self) -> bool:
+    def is_settled(self) -> bool:
         """Whether there has been no other publisher for :data:`SETTLE_S`."""
         return self._now_s() - self._changed_s >= SETTLE_S
 
@@ -71,7 +71,7 @@ class Ghosts:
         self._now_s = now_s
         self._since_s = math.inf
 
-    def lasting(self, matched: int, known: int) -> bool:
+    def has_lasted(self, matched: int, known: int) -> bool:
         """So many publishers are matched and so many known now: whether more were matched all the time for :data:`GHOST_S`."""
         self._since_s = min(self._since_s, self._now_s()) if matched > known else math.inf
         return self._now_s() - self._since_s >= GHOST_S
@@ -85,7 +85,7 @@ class GatePublishers:
         self._active: dict[str, float] = {}
         self._inactive: dict[str, None] = {}
 
-    def received(self, supervisor: str, active: bool) -> None:
+    def note_message(self, supervisor: str, active: bool) -> None:
         """A message of ``supervisor`` came; one that is not active permits nothing and need not publish again."""
         if active:
             self._active[supervisor] = self._now_s()

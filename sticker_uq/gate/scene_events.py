@@ -69,7 +69,7 @@ def receive_relief(context: StepContext, event: ev.ReliefReceived) -> None:
             context.revoke(BlockReason.CONTRADICTED, doubt)
 
 
-def awaited_relief(state: GateState, settings: GateSettings) -> Reason | None:
+def relief_reason(state: GateState, settings: GateSettings) -> Reason | None:
     """Why scenes that agree about a sticker do not open the gate: its relief is not there yet. Else None."""
     target = state.streak.target
     if target is None or state.streak.count < settings.consecutive_scenes:
@@ -122,8 +122,8 @@ def conclude(context: StepContext) -> None:
     # more before the operator is asked about a missed object
     needed = context.settings.consecutive_scenes * (2 if has_unexplained(state.decision) else 1)
     if streak.count >= needed:
-        awaited = awaited_relief(context.state, context.settings)
-        waiting_ends = context.passed(context.state.undecided_ns, context.settings.max_relief_age_s)
+        awaited = relief_reason(context.state, context.settings)
+        waiting_ends = context.has_passed(context.state.undecided_ns, context.settings.max_relief_age_s)
         if awaited is not None and awaited.code != "relief_flat" and not waiting_ends:
             return
         context.set(undecided_ns=0)
@@ -196,7 +196,7 @@ def _ask_about_relief(context: StepContext, decision: SceneDecision) -> None:
         for v in decision.verdicts
         if v.object.id in doubts or _in_question(v, False)
     )
-    context.ask((*dict.fromkeys(doubts.values()), *_lacking(decision)), objects)
+    context.ask((*dict.fromkeys(doubts.values()), *_find_lacks(decision)), objects)
 
 
 def _grant(context: StepContext, target: Target, decision: SceneDecision) -> None:
@@ -222,10 +222,10 @@ def ask_about_scene(context: StepContext, decision: SceneDecision, scene_reasons
     The question says what the picture does not show.
     """
     objects = tuple(v for v in decision.verdicts if _in_question(v, bool(scene_reasons)))
-    context.ask((*scene_reasons, *_lacking(decision)), objects, bool(scene_reasons))
+    context.ask((*scene_reasons, *_find_lacks(decision)), objects, bool(scene_reasons))
 
 
-def _lacking(decision: SceneDecision) -> tuple[Reason, ...]:
+def _find_lacks(decision: SceneDecision) -> tuple[Reason, ...]:
     """What the picture lacks for the questions of ``decision``, each once."""
     reasons = list(decision.reasons if decision.outcome is Outcome.ASK else ())
     for verdict in decision.verdicts:

@@ -74,16 +74,16 @@ def _watch(context: StepContext) -> None:
         if (
             request is not None
             and not request.overdue
-            and context.passed(request.opened_ns, settings.intervention_timeout_s)
+            and context.has_passed(request.opened_ns, settings.intervention_timeout_s)
         ):
             context.set(request=replace(request, overdue=True))
             context.log(ev.Severity.WARNING, Reason.of("request_overdue", request=request.request_id))
-    elif check is not None and context.passed(check.since_ns, settings.verify_timeout_s):
+    elif check is not None and context.has_passed(check.since_ns, settings.verify_timeout_s):
         context.set(verification=None)
         context.ask_about(check.target, Reason.of("removal_unverified", seconds=settings.verify_timeout_s))
     elif (
         state.undecided_ns
-        and context.passed(state.undecided_ns, settings.undecided_timeout_s)
+        and context.has_passed(state.undecided_ns, settings.undecided_timeout_s)
         and state.decision is not None
     ):
         disagree = Reason.of("scenes_disagree", seconds=settings.undecided_timeout_s)
@@ -113,11 +113,11 @@ def _describe(context: StepContext) -> None:
     elif state.verification is not None:
         phase, reasons = Phase.VERIFYING, BlockReason.VERIFYING
     else:
-        phase, reasons = Phase.MONITORING, _monitoring(state, context.settings)
+        phase, reasons = Phase.MONITORING, _monitoring_reasons(state, context.settings)
     context.set(phase=phase, reasons=reasons, details=_details(state, reasons, context.settings))
 
 
-def _monitoring(state: GateState, settings: GateSettings) -> BlockReason:
+def _monitoring_reasons(state: GateState, settings: GateSettings) -> BlockReason:
     if state.done:
         return BlockReason.NOTHING_TO_REMOVE
     reasons = BlockReason.NONE if state.arm_ready else BlockReason.ARM_FAILED
@@ -155,18 +155,18 @@ def _details(state: GateState, reasons: BlockReason, settings: GateSettings) -> 
         state.phase is Phase.MONITORING and state.decision is not None and scenes.obstruction(state.decision)
     ):
         found += scenes.obstruction(state.decision)
-    elif state.phase is Phase.MONITORING and (awaited := scenes.awaited_relief(state, settings)) is not None:
+    elif state.phase is Phase.MONITORING and (awaited := scenes.relief_reason(state, settings)) is not None:
         found.append(awaited)
     if state.permit is not None and not state.permit.open:
         found += [Reason("arm_stopping"), *state.permit.revoked_for]
     return tuple(dict.fromkeys(found))
 
 
-def _activated(context: StepContext, _: ev.Activated) -> None:
+def _on_activated(context: StepContext, _: ev.Activated) -> None:
     context.set(active=True, scene=None, ages_ns=(), problems=(), silent_ticks=0)
 
 
-def _restarted(context: StepContext, event: ev.Restarted) -> None:
+def _on_restarted(context: StepContext, event: ev.Restarted) -> None:
     """Take over what outlived the last run. No scene, no approval and no permit did; a goal may have."""
     context.set(**event.kept.as_changes(context.settings, context.now, event.policy_hash))
     permit = context.state.permit
@@ -174,19 +174,19 @@ def _restarted(context: StepContext, event: ev.Restarted) -> None:
         context.emit(ev.RecoverGoal(permit.goal_id, permit.target.decision_id))
 
 
-def _deactivated(context: StepContext, _: ev.Deactivated) -> None:
+def _on_deactivated(context: StepContext, _: ev.Deactivated) -> None:
     context.set(active=False)
 
 
-def _ticked(context: StepContext, _: ev.Tick) -> None:
+def _on_tick(context: StepContext, _: ev.Tick) -> None:
     context.set(silent_ticks=min(context.state.silent_ticks, context.settings.max_silent_ticks) + 1)
 
 
-def _faulted(context: StepContext, event: ev.Fault) -> None:
+def _on_fault(context: StepContext, event: ev.Fault) -> None:
     context.set(fault=context.state.fault or event.reasons or (Reason("internal_error"),))
 
 
-def _impeded(context: StepContext, event: ev.Impediment) -> None:
+def _on_impediment(context: StepContext, event: ev.Impediment) -> None:
     others = [item for item in context.state.impediments if item[0] is not event.reason]
     if event.detail is not None:
         others.append((event.reason, event.detail))
@@ -195,34 +195,34 @@ def _impeded(context: StepContext, event: ev.Impediment) -> None:
     context.set(impediments=tuple(others))
 
 
-def _assumption_broken(context: StepContext, event: ev.AssumptionBroken) -> None:
+def _on_assumption_broken(context: StepContext, event: ev.AssumptionBroken) -> None:
     if not context.state.assumption:
         context.set(assumption=event.reason)
         context.log(ev.Severity.ERROR, Reason("assumption"), event.reason)
 
 
 _HANDLERS: dict[type, Callable[[StepContext, Any], None]] = {
-    ev.Activated: _activated,
-    ev.Restarted: _restarted,
-    ev.Deactivated: _deactivated,
-    ev.Tick: _ticked,
+    ev.Activated: _on_activated,
+    ev.Restarted: _on_restarted,
+    ev.Deactivated: _on_deactivated,
+    ev.Tick: _on_tick,
     ev.SceneReceived: scenes.receive,
     ev.SceneUnreadable: scenes.receive_unreadable,
     ev.ImageArrived: scenes.receive_image,
     ev.ReliefReceived: scenes.receive_relief,
-    ev.ArmReady: arm.arm_ready,
-    ev.ArmLost: arm.arm_lost,
-    ev.GoalAccepted: arm.goal_accepted,
-    ev.GoalRejected: arm.goal_rejected,
-    ev.RemovalFinished: arm.removal_finished,
-    ev.AnswerGiven: operator.answer_given,
+    ev.ArmReady: arm.on_arm_ready,
+    ev.ArmLost: arm.on_arm_lost,
+    ev.GoalAccepted: arm.on_goal_accepted,
+    ev.GoalRejected: arm.on_goal_rejected,
+    ev.RemovalFinished: arm.on_removal_finished,
+    ev.AnswerGiven: operator.on_answer_given,
     ev.Hold: operator.hold,
     ev.Release: operator.release,
     ev.Reset: operator.reset,
-    ev.WorkpieceChanged: operator.workpiece_changed,
-    ev.Fault: _faulted,
-    ev.Impediment: _impeded,
-    ev.AssumptionBroken: _assumption_broken,
+    ev.WorkpieceChanged: operator.on_workpiece_changed,
+    ev.Fault: _on_fault,
+    ev.Impediment: _on_impediment,
+    ev.AssumptionBroken: _on_assumption_broken,
 }
 
 
@@ -254,7 +254,7 @@ def _start_anew(context: StepContext, jump_ns: int) -> None:
     context.log(ev.Severity.WARNING, jumped)
     ahead = max(jump_ns, 0)
 
-    def moved(then_ns: int) -> int:
+    def move(then_ns: int) -> int:
         return min(then_ns + ahead, now)
 
     permit, check, request = context.state.permit, state.verification, state.request
@@ -265,10 +265,10 @@ def _start_anew(context: StepContext, jump_ns: int) -> None:
         relief=None,
         streak=NO_STREAK,
         undecided_ns=0,
-        workpiece_ns=moved(state.workpiece_ns),
-        counts_after_ns=moved(state.counts_after_ns),
+        workpiece_ns=move(state.workpiece_ns),
+        counts_after_ns=move(state.counts_after_ns),
         permit=permit
-        and replace(permit, revoked_ns=now if permit.revoked_ns is None else moved(permit.revoked_ns)),
+        and replace(permit, revoked_ns=now if permit.revoked_ns is None else move(permit.revoked_ns)),
         verification=check and replace(check, since_ns=now, seen=0, gone=0),
-        request=request and replace(request, opened_ns=moved(request.opened_ns)),
+        request=request and replace(request, opened_ns=move(request.opened_ns)),
     )

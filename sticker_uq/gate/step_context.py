@@ -43,7 +43,7 @@ class StepContext:
     def log(self, severity: ev.Severity, *reasons: Reason) -> None:
         self.emit(ev.Log(severity, reasons))
 
-    def passed(self, since_ns: int, seconds: float) -> bool:
+    def has_passed(self, since_ns: int, seconds: float) -> bool:
         return self.now - since_ns >= nanoseconds(seconds)
 
     def blocking_reasons(self) -> BlockReason:
@@ -81,7 +81,11 @@ class StepContext:
         # a scene that came when the one before was too old promises no next one in time: a slow camera does not open and close,
         # nor does a slow machine of which one scene in a while comes in time
         silent |= max(state.waited_ns, state.usual_age_ns) >= nanoseconds(limit)
-        return silent or self.passed(state.received_ns, limit) or self.passed(state.scene.stamp_ns, limit)
+        return (
+            silent
+            or self.has_passed(state.received_ns, limit)
+            or self.has_passed(state.scene.stamp_ns, limit)
+        )
 
     def lease_end(self) -> int:
         """Until when a permit that rests on the newest scene may be valid."""

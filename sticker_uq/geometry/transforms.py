@@ -77,7 +77,7 @@ class Plane:
         normal = pose.rotation[:, 2]
         return cls(normal, -float(normal @ pose.translation))
 
-    def moved(self, transform: Transform) -> Plane:
+    def transform_by(self, transform: Transform) -> Plane:
         """The same plane in another coordinate frame."""
         normal = transform.rotation @ self.normal
         return Plane(normal, self.offset - float(normal @ transform.translation))

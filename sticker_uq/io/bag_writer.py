@@ -50,7 +50,7 @@ _NEVER = QosTime(9_223_372_036, 854_775_807)
 """ROS 2's infinite duration: 2^63 - 1 ns."""
 
 
-def _offered(latched: bool) -> Qos:
+def _make_qos(latched: bool) -> Qos:
     """What ``ros2 bag play`` offers a topic with: reliable, as every subscription takes it; if ``latched`` for late ones, too."""
     durability = QosDurability.TRANSIENT_LOCAL if latched else QosDurability.VOLATILE
     how = QosHistory.KEEP_LAST, 1 if latched else 10, QosReliability.RELIABLE, durability
@@ -93,7 +93,7 @@ class BagWriter:
         self._connections = {topic: self._connect(writer, topic) for topic in self._topics}
 
     def _connect(self, writer: Writer, topic: str) -> Connection:
-        qos = [_offered(topic in self._latched)]
+        qos = [_make_qos(topic in self._latched)]
         return writer.add_connection(
             topic, self._topics[topic], typestore=self.types, offered_qos_profiles=qos
         )
@@ -121,7 +121,7 @@ class BagWriter:
         """Returns whether a new folder was begun for it. After an OSError nothing can be written before :meth:`resume`."""
         if topic in self._latched:
             self._latched[topic] = data
-        with self._abandoned_on_error():
+        with self._abandon_on_error():
             if full := 0 < self._split_bytes <= self._written:
                 self._next(received_ns)
             self._append(topic, received_ns, data)
@@ -131,7 +131,7 @@ class BagWriter:
         """Raise :class:`OSError` where the file that is written is not in its folder any more: nobody would find what follows."""
         if self._writer is None:
             return
-        with self._abandoned_on_error():
+        with self._abandon_on_error():
             found = self._file.stat()
             if not os.path.samestat(found, self._identity) or found.st_size < self._identity.st_size:
                 raise OSError(f"{self._file} was replaced or cut off while it was written")
@@ -141,7 +141,7 @@ class BagWriter:
         """Begin the next folder after a disk error. Raises :class:`OSError` where there is no space for it."""
         with tempfile.TemporaryFile(dir=self._path.parent) as probe:
             os.posix_fallocate(probe.fileno(), 0, SPACE_BYTES)
-        with self._abandoned_on_error():
+        with self._abandon_on_error():
             self._next(now_ns)
 
     def _append(self, topic: str, received_ns: int, data: bytes) -> None:
@@ -160,7 +160,7 @@ class BagWriter:
             _remove(folder)
 
     @contextlib.contextmanager
-    def _abandoned_on_error(self) -> Iterator[None]:
+    def _abandon_on_error(self) -> Iterator[None]:
         try:
             yield
         except OSError:

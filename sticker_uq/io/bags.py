@@ -70,7 +70,7 @@ class Bag:
         self._files = self._open_files()
         self._read_topics()
         short = [text for topic in self.declared if (text := self._shortage(topic, self.counts[topic]))]
-        uncounted = [] if self._counted else self._problems
+        uncounted = [] if self._has_counts else self._problems
         self.damage = "; ".join([*short, *(self._problems if short else uncounted)])
         if not self.damage:
             self.remarks += self._problems
@@ -112,7 +112,7 @@ class Bag:
         return f"{known}{f'; not readable: {others}' if others else ''}{f'; {self.damage}' if self.damage else ''}"
 
     @property
-    def _counted(self) -> bool:
+    def _has_counts(self) -> bool:
         """Whether metadata.yaml says how many messages there are, so that what else is wrong may have lost none."""
         return self._metadata is not None and bool(self._metadata.counts)
 
@@ -128,7 +128,7 @@ class Bag:
             return self._lost[topic]
         problems = dict.fromkeys([*self._problems, *(text for file in self._files for text in file.problems)])
         short = self._shortage(topic, self.counts[topic] if read is None else read)
-        return "; ".join([short, *problems] if short else [] if self._counted else problems)
+        return "; ".join([short, *problems] if short else [] if self._has_counts else problems)
 
     def _is(self, channel: Channel, topic: str) -> bool:
         named = channel.topic == topic and type_name(channel) == self.topics[topic]

@@ -209,7 +209,7 @@ def read_coco(folder: str | os.PathLike[str], *, crowd: bool = False) -> list[La
     faults = Faults(str(path))
     found = []
     for item in read_annotations(root, crowd=crowd):
-        with faults.collected():
+        with faults.collect():
             found.append(replace(item, path=_image_path(root, item)))
     faults.refuse()
     return found
@@ -230,7 +230,7 @@ def parse_annotations(path: Path, document: Mapping[str, Any], *, crowd: bool = 
     seen: set[int] = set()
     unknown: dict[str, tuple[int, int]] = {}  # fault of a category: first annotation, number of annotations
     for annotation in entries_of(path, document, "annotations"):
-        with faults.collected(HINT.format(path.parent)):
+        with faults.collect(HINT.format(path.parent)):
             identity = unique_id("annotation", annotation, seen)
             seen.add(identity)
             fault, label = label_of(annotation, labels_of)
@@ -317,7 +317,7 @@ def _images(path: Path, document: Mapping[str, Any], faults: Faults) -> dict[int
     images: dict[int, LabelledImage | None] = {}
     named: dict[str, int] = {}
     for entry in entries_of(path, document, "images"):
-        with faults.collected():
+        with faults.collect():
             identity = unique_id("image", entry, images)
             images[identity] = None
             name = _file_name(path, identity, entry)

@@ -28,7 +28,7 @@ class Faults:
         self._hint = self._hint or hint
 
     @contextmanager
-    def collected(self, hint: str = "") -> Iterator[None]:
+    def collect(self, hint: str = "") -> Iterator[None]:
         """Note the InvalidInput that the block raises as a fault, with ``hint``."""
         try:
             yield

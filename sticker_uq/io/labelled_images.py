@@ -9,7 +9,7 @@ from typing import Any
 
 from sticker_uq.io.bags import Bag
 from sticker_uq.io.coco import ANNOTATIONS, LabelledImage, read_annotations, read_coco
-from sticker_uq.io.messages import expected_fields, stamp_to_ns
+from sticker_uq.io.messages import expect_fields, stamp_to_ns
 from sticker_uq.io.sources import ImageSource, SourceImage, is_recording, open_source
 from sticker_uq.scene import InvalidInput
 
@@ -107,12 +107,12 @@ def read_workpieces(path: Path, departures: bool = False) -> tuple[tuple[int, st
     """
     bag = Bag(path)
     turns: list[tuple[int, str]] = []
-    announced = sorted((ns, message.id) for ns, message in _stamped(bag, _WORKPIECE) if message.id)
+    announced = sorted((ns, message.id) for ns, message in _read_stamped(bag, _WORKPIECE) if message.id)
     for stamp_ns, name in announced:
         if not turns or turns[-1][1] != name:
             turns.append((stamp_ns, name))
     left: dict[int, int] = {}
-    for stamp_ns, message in _stamped(bag, _DONE) if departures else ():
+    for stamp_ns, message in _read_stamped(bag, _DONE) if departures else ():
         turn = bisect_right(turns, stamp_ns, key=lambda arrival: arrival[0]) - 1
         if turn >= 0 and turns[turn][1] == message.workpiece_id:
             left[turn] = stamp_ns + 1
@@ -120,9 +120,9 @@ def read_workpieces(path: Path, departures: bool = False) -> tuple[tuple[int, st
     return tuple(sorted([*named, *((stamp_ns, "") for stamp_ns in left.values())]))
 
 
-def _stamped(bag: Bag, kind: str) -> Iterator[tuple[int, Any]]:
+def _read_stamped(bag: Bag, kind: str) -> Iterator[tuple[int, Any]]:
     for topic in bag.topics_of(kind):
         for item in bag.messages(topic):
-            with expected_fields(f"{bag.path}: {topic}"):
+            with expect_fields(f"{bag.path}: {topic}"):
                 if item.message is not None:
                     yield stamp_to_ns(item.message.header.stamp), item.message

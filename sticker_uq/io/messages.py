@@ -26,7 +26,7 @@ NANOSECONDS = 1_000_000_000
 
 
 @contextmanager
-def expected_fields(name: str) -> Iterator[None]:
+def expect_fields(name: str) -> Iterator[None]:
     """Raise :class:`InvalidInput` where a field of the message, called ``name``, is missing or has another type."""
     try:
         yield
@@ -46,18 +46,18 @@ def box_from_msg(message: Any) -> sc.FloatArray:
     return np.array([message.x1, message.y1, message.x2, message.y2], np.float32)
 
 
-@expected_fields("the scene message")
+@expect_fields("the scene message")
 def scene_from_msg(message: Any) -> sc.SceneAssessment:
     """The assessment in the fields of ``message``; raises :class:`InvalidInput` for arrays of inconsistent lengths."""
     return from_plain(sc.SceneAssessment, message, _field)
 
 
-@expected_fields("the image check")
+@expect_fields("the image check")
 def image_check_from_msg(message: Any) -> sc.ImageCheck:
     return from_plain(sc.ImageCheck, message, _field)
 
 
-@expected_fields("a reason")
+@expect_fields("a reason")
 def reason_from_msg(message: Any) -> sc.Reason:
     box = box_from_msg(message.box)
     return sc.Reason(
@@ -70,7 +70,7 @@ def reason_from_msg(message: Any) -> sc.Reason:
     )
 
 
-@expected_fields("the decision message")
+@expect_fields("the decision message")
 def decision_from_msg(message: Any, scene: sc.SceneAssessment) -> sc.SceneDecision:
     """The decision in the fields of ``message`` about ``scene``, whose objects it names; boxes that only the operator drew
     are added.
@@ -86,7 +86,7 @@ def decision_from_msg(message: Any, scene: sc.SceneAssessment) -> sc.SceneDecisi
     for verdict in message.verdicts:
         if verdict.object_id not in objects and verdict.by_operator:
             label = _known_value(sc.ObjectClass, verdict.label, sc.ObjectClass.BACKGROUND)
-            objects[verdict.object_id] = sc.ObservedObject.drawn(
+            objects[verdict.object_id] = sc.ObservedObject.from_operator(
                 verdict.object_id, label, box_from_msg(verdict.box)
             )
     missing = [v.object_id for v in message.verdicts if v.object_id not in objects]

@@ -97,7 +97,7 @@ def read_chunks(path: PathLike, most: int, name: str = "") -> Iterator[bytes]:
 def read_text(path: PathLike, most: int, name: str = "") -> str:
     """Text, UTF-8 or as its byte order mark (left out) says; raises as :func:`read_bytes`, also for other encodings."""
     data = read_bytes(path, most, name)
-    encoding = marked_encoding(data) or "utf-8"
+    encoding = detect_encoding(data) or "utf-8"
     try:
         return data.decode(encoding)
     except UnicodeDecodeError as error:
@@ -107,7 +107,7 @@ def read_text(path: PathLike, most: int, name: str = "") -> str:
         ) from None
 
 
-def marked_encoding(data: bytes) -> str:
+def detect_encoding(data: bytes) -> str:
     """The encoding that the byte order mark announces, "" without a mark."""
     return next((encoding for mark, encoding in _MARKS if data.startswith(mark)), "")
 

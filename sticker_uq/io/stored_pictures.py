@@ -122,7 +122,7 @@ def _check(blob: bytes, name: str, size: tuple[int, int], complete: bool) -> Non
 def _jpeg(blob: bytes, flag: int) -> NDArray[Any]:
     head = _inspect_jpeg(blob)
     _check(blob, "JPEG", head.size, head.end >= 0)
-    if missing := head.missing():
+    if missing := head.describe_missing():
         raise InvalidInput(f"compressed image lacks data: a JPEG file without {missing}")
     optimised = b"\xff\xc4" in blob[: head.start] and _STANDARD not in blob[: head.start]
     if (
@@ -179,7 +179,7 @@ class _JpegHead:
                 lacking = self.refined[number]
                 lacking[places] = [bits & 15 if self.progressive else 0] * len(lacking[places])
 
-    def missing(self) -> str:
+    def describe_missing(self) -> str:
         """The scans that an encoder writes and that are not there, in words; "" for none: decoders show what they have."""
         lacking = sum(any(lacking) or None in lacking for lacking in self.refined.values())
         return f"all scans of {lacking} of its {len(self.refined)} components" if lacking else ""

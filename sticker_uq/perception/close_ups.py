@@ -43,7 +43,7 @@ def look_closely(
     scores: list[float] = []
     for picture, parts in close_ups(image, boxes, most_zoom):
         own = boxes[len(scores) : len(scores) + len(parts), None]
-        shown = np.concatenate([part.shown(box) for part, box in zip(parts, own, strict=True)])
+        shown = np.concatenate([part.project_boxes(box) for part, box in zip(parts, own, strict=True)])
         scores += sticker_scores(shown, detector.detect_in(picture))
     seen = {one.id: _with_close_up(one, score) for one, score in zip(doubtful, scores, strict=True)}
     return tuple(seen.get(one.id, one) for one in objects)
@@ -63,7 +63,7 @@ class CloseUp:
     window: tuple[int, int, int, int]
     place: tuple[int, int, int, int]
 
-    def shown(self, boxes: FloatArray) -> FloatArray:
+    def project_boxes(self, boxes: FloatArray) -> FloatArray:
         """Where the picture shows ``boxes`` (N, 4) px of the image, (N, 4) float32."""
         (left, top, w, h), (x, y, wide, high) = self.window, self.place
         x1, y1, x2, y2 = boxes.T

@@ -109,10 +109,10 @@ class FrontLook:
         """How probably a hand or a gripper is in front in ``image`` (H, W, 3) uint8 BGR."""
         with torch.inference_mode():
             cells = self.head(front_maps(self.network, front_picture(image)))
-            return shown_in_front(cells.float().cpu())
+            return front_probability(cells.float().cpu())
 
 
-def shown_in_front(cells: Tensor) -> float:
+def front_probability(cells: Tensor) -> float:
     """The probability that FEW cells reach, of all with logits ``cells``; of all there are where these are fewer."""
     return float(cells.detach().flatten().sort().values[-min(FEW, cells.numel())].sigmoid())
 

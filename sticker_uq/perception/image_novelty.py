@@ -19,7 +19,7 @@ from sticker_uq.perception.novelty.network import (
     NoveltyNetwork,
     load_network,
     novelty_maps,
-    packaged_for,
+    packaged_file_for,
     scene_activations,
 )
 from sticker_uq.perception.novelty.regions import scene_novelty
@@ -70,12 +70,12 @@ class NoveltyEstimator:
         if (network := self._model) is None:
             return ImageNovelty
 
-        def measured() -> ImageNovelty:
+        def measure() -> ImageNovelty:
             if self._objects:
                 return novelty_from_network(network, image, self._detector)
             return ImageNovelty(distance=network.scene_distance(scene_activations(network, image)))
 
-        return measured if self._detector.device.type != "cpu" else self._beside.submit(measured).result
+        return measure if self._detector.device.type != "cpu" else self._beside.submit(measure).result
 
 
 def _none_for(settings: PerceptionSettings, detector: StochasticDetector) -> str:
@@ -104,7 +104,7 @@ def _beside_weights(settings: PerceptionSettings) -> Path:
 def _file(settings: PerceptionSettings, detector: StochasticDetector) -> Path | None:
     """The file of the network for the weights that ``settings`` name, None where there is none."""
     if not settings.weights:
-        return packaged_for(detector)
+        return packaged_file_for(detector)
     path = _beside_weights(settings)
     return path if path.is_file() else None
 
@@ -113,7 +113,7 @@ def novelty_from_network(
     network: NoveltyNetwork, image: NDArray[np.uint8], detector: StochasticDetector | None = None
 ) -> ImageNovelty:
     """``detector``: whose device and settings compute it; None: those of the network."""
-    maps = novelty_maps(network, image, None if detector is None else detector.graphed)
+    maps = novelty_maps(network, image, None if detector is None else detector.run_stage)
     return ImageNovelty(maps.foreign, maps.cell, scene_novelty(maps), maps.distance, maps)
 
 

@@ -63,7 +63,7 @@ class Patches:
     sticker: FloatArray
     size: tuple[float, float]
 
-    def unexplained(self, objects: Sequence[ObservedObject]) -> FloatArray:
+    def unexplained_map(self, objects: Sequence[ObservedObject]) -> FloatArray:
         """``sticker`` outside of the logos and stickers that the passes are sure of, 0 in them, (h, w)."""
         left = self.sticker.copy()
         rows, columns = (
@@ -79,7 +79,7 @@ class Patches:
         return left
 
     def places(self, left: FloatArray, floor: float) -> tuple[UnexplainedRegion, ...]:
-        """Connected patches of ``left``, as :meth:`unexplained` gives it, from ``floor`` on, the surest first."""
+        """Connected patches of ``left``, as :meth:`unexplained_map` gives it, from ``floor`` on, the surest first."""
         count, numbers, found, _ = cv2.connectedComponentsWithStats((left >= floor).astype(np.uint8))
         regions = []
         for place in range(1, count):
@@ -118,7 +118,7 @@ class PatchLook:
     ) -> Localization:
         """``localization`` of the image of ``features`` with what its patches show that ``objects`` do not explain."""
         patches = self.at(features)
-        left = patches.unexplained(objects)
+        left = patches.unexplained_map(objects)
         missed = float(np.nanmax([float(left.max(initial=0.0)), localization.missed_sticker_probability]))
         places = patches.places(left, self.floor)
         return replace(

@@ -54,9 +54,9 @@ class PhotoHead(nn.Module):
         self.linear = nn.Linear(FEATURES, CLASS_COUNT)
 
     def forward(self, features: Tensor) -> Tensor:
-        return torch.as_tensor(self.linear(self.scaled(features)))
+        return torch.as_tensor(self.linear(self.scale_features(features)))
 
-    def scaled(self, features: Tensor) -> Tensor:
+    def scale_features(self, features: Tensor) -> Tensor:
         """``features`` in standard deviations of those that the head was fitted to."""
         return ((features - self.mean) / self.spread).clamp(-_FARTHEST, _FARTHEST)
 

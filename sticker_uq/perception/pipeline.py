@@ -101,9 +101,9 @@ class Perception:
         )
 
     @property
-    def ungraphed(self) -> str:
+    def graph_problems(self) -> str:
         """Stages that are computed without CUDA graphs, which the settings ask for, and why; "" where there are none."""
-        problems = self._closely.ungraphed | self.detector.ungraphed
+        problems = self._closely.graph_problems | self.detector.graph_problems
         return "; ".join(f"{stage}: {why}" for stage, why in problems.items())
 
     def warm_up(self) -> SceneAssessment:
@@ -147,7 +147,7 @@ class Perception:
         scene = self.failed_assessment(stamp_ns, frame_id, "")
         timings: dict[str, float] = {}
         with _time_stage(timings, "total"):
-            digest, exposure = self._measuring(image, facts)
+            digest, exposure = self._begin_measurement(image, facts)
             try:
                 with detector.on_device():
                     novelty_of = self._novelty.begin(image)
@@ -186,7 +186,7 @@ class Perception:
                             objects = self._photo.on(objects, image)
                     if self._panel is not None:
                         with _time_stage(timings, "panel"):
-                            objects = self._panel.scored(detector, image, features, samples, objects)
+                            objects = self._panel.score_objects(detector, image, features, samples, objects)
                 status, text = _status(localization, self.novelty_problem)
                 scene = replace(
                     scene,
@@ -269,7 +269,7 @@ class Perception:
             "passes_at_once or min_size, or another model"
         )
 
-    def _measuring(
+    def _begin_measurement(
         self, image: NDArray[np.uint8], facts: ImageFacts | None
     ) -> tuple[Callable[[], str], Callable[[], Exposure | None]]:
         """Functions that wait for the digest of ``image`` and its exposure; what is missing in ``facts`` is measured

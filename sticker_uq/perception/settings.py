@@ -76,7 +76,7 @@ class PerceptionSettings(DetectorSettings):
             region_objectness=self.region_objectness,
         )
 
-    def rooted(self) -> PerceptionSettings:
+    def with_absolute_paths(self) -> PerceptionSettings:
         """The same settings with absolute paths, for a process in another folder."""
         files = {name: os.path.abspath(file) for name in _PATHS if (file := getattr(self, name))}
         return self.model_copy(update=files)

@@ -136,7 +136,7 @@ class ArmBench:
         answer = future.result()
         return answer.status, answer.result.error_code, answer.result.error_text
 
-    def moving(self) -> Any:
+    def start_motion(self) -> Any:
         """The handle of a goal whose motion goes on until it is stopped."""
         self.motion.script = [APPROACH, UNTIL_STOPPED, RETREAT]
         self.gate.permit()
@@ -145,7 +145,7 @@ class ArmBench:
         return handle
 
     def assert_stopped_before_the_last_step(self) -> None:
-        """Assert that the arm stopped the motion of :meth:`moving` once and never reached its last step."""
+        """Assert that the arm stopped the motion of :meth:`start_motion` once and never reached its last step."""
         assert self.motion.stops == 1
         assert self.motion.started == [APPROACH.phase, UNTIL_STOPPED.phase]
 

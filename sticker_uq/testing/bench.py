@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A test bench for nodes: one executor in the test's own thread, a probe node that talks to them, and waiting without sleeping.
 
-:func:`running_bench` makes one; :class:`NodeProcess` starts a node as a process of its own.
+:func:`run_bench` makes one; :class:`NodeProcess` starts a node as a process of its own.
 """
 
 from __future__ import annotations
@@ -161,7 +161,7 @@ def values_of(status: Any) -> dict[str, str]:
 
 
 @contextmanager
-def running_bench() -> Iterator[Bench]:
+def run_bench() -> Iterator[Bench]:
     """A bench in an initialised default context; the environment's ROS_DOMAIN_ID is used."""
     init_ros([])
     try:

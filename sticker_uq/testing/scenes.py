@@ -54,7 +54,7 @@ CERTAIN: dict[str, Any] = dict.fromkeys(METRICS, 0.0) | {
 """The metrics of an object that the passes are sure of."""
 
 
-def observed(
+def object_at(
     box: Sequence[float] = HERE,
     label: ObjectClass = ObjectClass.STICKER,
     probabilities: Sequence[float] | None = None,
@@ -83,7 +83,7 @@ def rarely_seen(box: Sequence[float] = HERE, passes: int = 2, **changes: Any) ->
     """A sticker that only ``passes`` of 20 passes saw, so that nothing about it was measured."""
     nothing = dict.fromkeys(METRICS, float("nan"))
     seldom = {"passes": passes, "detections": passes, "detection_rate": passes / 20, "unstable": True}
-    return observed(box, **{**seldom, **nothing, **changes})
+    return object_at(box, **{**seldom, **nothing, **changes})
 
 
 def assessment(

@@ -18,9 +18,9 @@ from sticker_uq.nodes.detector.node import DetectorNode
 from sticker_uq.perception import ImageFacts, PerceptionSettings
 from sticker_uq.perception.image_facts import measure_exposure
 from sticker_uq.scene import DeviceFailed, SceneAssessment, Status
-from sticker_uq.testing.scenes import assessment, observed
+from sticker_uq.testing.scenes import assessment, object_at
 
-STICKER = observed()
+STICKER = object_at()
 HANGS = "an assessment hangs"
 """The line of output of a detector that hangs from now on."""
 
@@ -69,7 +69,7 @@ class ScriptedPerception:
             raise DeviceFailed("the GPU said so")
         objects = {
             Seen.STICKER: [STICKER],
-            Seen.UNSURE: [observed(probabilities=(0.3, 0.1, 0.6), shannon_entropy=1.5)],
+            Seen.UNSURE: [object_at(probabilities=(0.3, 0.1, 0.6), shannon_entropy=1.5)],
             Seen.NAN: [replace(STICKER, mutual_information=math.nan)],
             Seen.INFINITY: [replace(STICKER, box=np.array([100, 100, math.inf, 160], np.float32))],
         }.get(seen, [])

@@ -198,7 +198,7 @@ def cluster(samples: StochasticSamples, settings: ClusterSettings | None = None)
     """
     order = canonical_order(samples)
     labels = np.full(len(samples), NOISE, np.int64)
-    labels[order] = cluster_ordered(samples.taken(order), settings or ClusterSettings())
+    labels[order] = cluster_ordered(samples.select(order), settings or ClusterSettings())
     return labels
 
 
@@ -271,7 +271,7 @@ def _objects_of_group(boxes: np.ndarray, passes: IntArray, settings: ClusterSett
     # HDBSCAN does not count a box as its own neighbour, so it calls an object with as many boxes as min_samples noise as soon as
     # another box is near. Enough passes that agree are an object all the same.
     if distinct(passes[rest]) >= settings.min_cluster_size:
-        for rows in rows_of(_connected(distance[np.ix_(rest, rest)] <= settings.epsilon)):
+        for rows in rows_of(_connected_components(distance[np.ix_(rest, rest)] <= settings.epsilon)):
             if distinct(passes[rest[rows]]) >= settings.min_cluster_size:
                 clusters.append(rest[rows])
     return [
@@ -288,7 +288,7 @@ def _check_bound(count: int, most: int, what: str) -> None:
         )
 
 
-def _connected(near: NDArray[np.bool_]) -> IntArray:
+def _connected_components(near: NDArray[np.bool_]) -> IntArray:
     """Groups of boxes that hang together through neighbours, which ``near`` (N, N) tells, in the order of their first member."""
     labels = np.full(len(near), NOISE, np.int64)
     for first in range(len(near)):

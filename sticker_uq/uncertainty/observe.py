@@ -36,7 +36,7 @@ def observe(
     Raises InvalidInput when a box or a probability is not finite, and TooManyBoxes.
     """
     settings = settings or ClusterSettings()
-    samples = samples.taken(canonical_order(samples))
+    samples = samples.select(canonical_order(samples))
     labels = cluster_ordered(samples, settings)
     noise = np.flatnonzero(labels == NOISE)
     seldom = overlap_groups(samples.boxes[noise], 1.0 - settings.epsilon)

@@ -13,7 +13,7 @@ from benchmarks.to_the_end import BARE, COUNTS, End, Job, jobs_of, row, table
 from benchmarks.trade import TEST
 from sticker_uq.gate import Policy
 from sticker_uq.scene import ObjectClass
-from sticker_uq.testing.scenes import assessment, observed
+from sticker_uq.testing.scenes import assessment, object_at
 from sticker_uq_lab.rendering import render, sample_scene
 
 SEED, SIZE = 5, (320, 240)
@@ -30,7 +30,7 @@ def stickers():
 
 def followed(monkeypatch, *looks, circumstance="clean"):
     """What becomes of the laptop where one look after the other sees stickers at these boxes."""
-    seen = [assessment(*(observed(tuple(box)) for box in look)) for look in looks]
+    seen = [assessment(*(object_at(tuple(box)) for box in look)) for look in looks]
     perception = SimpleNamespace(assess=lambda image: seen.pop(0))
     monkeypatch.setattr(to_the_end, "_cell", lambda policy: (perception, OPEN))
     monkeypatch.setitem(to_the_end.SIZES, "large", SIZE)

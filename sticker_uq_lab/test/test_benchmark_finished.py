@@ -9,7 +9,7 @@ from sticker_uq.calibration.records import Record
 from sticker_uq.gate import Policy
 from sticker_uq.gate.policy.policy_schema import LeftScore, LeftTerm
 from sticker_uq.scene import ObjectClass
-from sticker_uq.testing.scenes import assessment, observed
+from sticker_uq.testing.scenes import assessment, object_at
 
 OPEN = Policy(max_dil=1.0, max_dil_clean=1.0)
 
@@ -23,7 +23,7 @@ def records():
         label, vector = ObjectClass.STICKER, (0.02, 0.01, 0.97)
         if hidden:
             label, vector = ObjectClass.BACKGROUND, (0.85, 0.05, 0.1)
-        one = observed((10, 10, 50, 50), label=label, probabilities=vector)
+        one = object_at((10, 10, 50, 50), label=label, probabilities=vector)
         boxes = np.array([[10, 10, 50, 50]], np.float32)
         name = f"laptop {number if number % 3 else max(number - 1, 0)}"
         found.append(Record(str(number), boxes, np.array([2]), assessment(one), name))

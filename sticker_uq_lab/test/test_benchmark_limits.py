@@ -10,7 +10,7 @@ from sticker_uq.calibration.fitting import FitSettings, Levels, fit_policy
 from sticker_uq.calibration.measuring import measure
 from sticker_uq.calibration.proving import Trials
 from sticker_uq.gate import Policy, judge
-from sticker_uq.testing.scenes import THERE, assessment, observed
+from sticker_uq.testing.scenes import THERE, assessment, object_at
 from test.calibration.conftest import draw
 
 POLICY = Policy(min_probability=0.9, max_dil=1.0, max_dil_clean=1.0)
@@ -42,7 +42,7 @@ def test_a_policy_is_compared_where_as_many_laptops_go_wrong():
 def test_a_slight_doubt_revokes_at_once_or_in_a_row(later, at_once, in_a_row):
     def scene(probability):
         rest = (1 - probability) / 2
-        return judge(assessment(observed(THERE, probabilities=(rest, rest, probability))), POLICY)
+        return judge(assessment(object_at(THERE, probabilities=(rest, rest, probability))), POLICY)
 
     decisions = [*[scene(0.96)] * K, *map(scene, later)]
     (chosen,) = agreed(decisions[:K])

@@ -14,7 +14,7 @@ from sticker_uq.calibration.records import Record
 from sticker_uq.gate import Policy
 from sticker_uq.io.coco import parse_annotations
 from sticker_uq.scene import ObjectClass
-from sticker_uq.testing.scenes import assessment, observed
+from sticker_uq.testing.scenes import assessment, object_at
 
 HERE, THERE = (100, 100, 150, 150), (300, 300, 350, 350)
 STICKER, LOGO = ObjectClass.STICKER, ObjectClass.LOGO
@@ -22,7 +22,7 @@ STICKER, LOGO = ObjectClass.STICKER, ObjectClass.LOGO
 
 def _record(number: int, labelled: ObjectClass | None, score: float = 0.95, workpiece: str = "") -> Record:
     """A picture with a sticker, a logo or nothing where a sticker is seen."""
-    seen = observed(HERE, STICKER, (0.0, round(1 - score, 3), score))
+    seen = object_at(HERE, STICKER, (0.0, round(1 - score, 3), score))
     boxes = np.array([] if labelled is None else [HERE], np.float32).reshape(-1, 4)
     labels = np.array([] if labelled is None else [labelled], np.int64)
     return Record(str(number), boxes, labels, assessment(seen, stamp_ns=number), workpiece)
@@ -69,7 +69,7 @@ def test_a_split_calibrates_on_one_half_and_counts_on_the_other():
     records = []
     for n in range(160):  # in turn a sticker, a logo that is one, and nothing where a sticker is seen
         record = _record(n, (STICKER, LOGO, None)[n % 3], float((unsure if n % 3 else sure)[n]))
-        clean = assessment(observed(HERE, LOGO), stamp_ns=n, dil=float(unsure[n]))
+        clean = assessment(object_at(HERE, LOGO), stamp_ns=n, dil=float(unsure[n]))
         records.append(replace(record, assessment=clean) if n % 3 == 1 else record)
     row = promise(records, 0, 0.1, Policy(unmeasured_novelty="release"))
     assert row["refused"] == ""

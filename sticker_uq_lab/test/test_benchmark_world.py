@@ -5,7 +5,7 @@ import pytest
 
 from benchmarks.world import CELL, ROOT, WIDTH, quantiles, read
 from sticker_uq.detection import DetectorSettings, load_detector
-from sticker_uq.perception.novelty.network import packaged_for, read_network
+from sticker_uq.perception.novelty.network import packaged_file_for, read_network
 from sticker_uq.scene import FloatArray, ObjectClass
 from sticker_uq_lab.rendering import render, sample_scene
 from sticker_uq_lab.rendering.render import RenderedScene
@@ -90,7 +90,7 @@ def test_measured_weights_are_the_packaged_ones():
     measured = read(ROOT / "benchmarks/results/world.json")["weights"]
     detector = load_detector(DetectorSettings())
     assert measured["packaged"]["checksum"] == detector.weights_hash
-    file = packaged_for(detector)
+    file = packaged_file_for(detector)
     assert file is not None
     network = read_network(file)
     assert not network.quality.weakness

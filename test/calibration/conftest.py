@@ -9,7 +9,7 @@ import pytest
 
 from sticker_uq.calibration.records import Record
 from sticker_uq.scene import ObjectClass
-from sticker_uq.testing.scenes import assessment, observed
+from sticker_uq.testing.scenes import assessment, object_at
 
 STEP = 60.0
 
@@ -28,12 +28,12 @@ def draw(seed: int, error: float = 0.15) -> Record:
         p = float(np.clip(rng.beta(6, 1) if wrong else rng.beta(20, 1), 0.35, 0.999))
         entropy = float(rng.uniform(0.4, 1.4) if wrong else rng.uniform(0.0, 0.7))
         rest = (1 - p) / 2
-        objects.append(observed(box, probabilities=(rest, rest, p), shannon_entropy=entropy))
+        objects.append(object_at(box, probabilities=(rest, rest, p), shannon_entropy=entropy))
         if not wrong:
             boxes.append(box)
             labels.append(int(ObjectClass.STICKER))
     logo = (0.0, 200.0, 50.0, 240.0)
-    objects.append(observed(logo, ObjectClass.LOGO))
+    objects.append(object_at(logo, ObjectClass.LOGO))
     boxes.append(logo)
     labels.append(int(ObjectClass.LOGO))
     return Record(

@@ -20,7 +20,7 @@ from sticker_uq.calibration.records import Record
 from sticker_uq.gate import Policy
 from sticker_uq.gate.policy.policy_schema import RiskScore, RiskTerm, SaliencyLimit
 from sticker_uq.scene import InvalidInput, ObjectClass
-from sticker_uq.testing.scenes import HERE, THERE, assessment, observed
+from sticker_uq.testing.scenes import HERE, THERE, assessment, object_at
 from sticker_uq.uncertainty import iou_matrix
 from test.helpers.answering import answer_from_labels, question_of
 
@@ -67,7 +67,7 @@ def laptop(rng):
         p = rng.choice([0.1, 0.4, 0.6, 0.8, 0.9, 0.97])
         label = ObjectClass.LOGO if rng.random() < 0.1 else ObjectClass.STICKER
         box = place(rng, there, 0.85)
-        seen.append(observed(tuple(box), label, probabilities=((1 - p) / 2, (1 - p) / 2, p)))
+        seen.append(object_at(tuple(box), label, probabilities=((1 - p) / 2, (1 - p) / 2, p)))
     return Record(
         "1",
         np.array(there, np.float32).reshape(-1, 4),
@@ -96,9 +96,9 @@ def test_answers_give_the_events_of_labels_at_every_limit(seed):
     rng = np.random.default_rng(seed)
     records = [laptop(rng) for _ in range(8)]
     labels, answers = both(records)
-    np.testing.assert_array_equal(labels.removed()[1], answers.removed()[1])
+    np.testing.assert_array_equal(labels.select_removable()[1], answers.select_removable()[1])
     for name in ("right", "image"):
-        ours, theirs = (getattr(each.removed()[0], name) for each in (labels, answers))
+        ours, theirs = (getattr(each.select_removable()[0], name) for each in (labels, answers))
         np.testing.assert_array_equal(ours, theirs)
     assert labels.ends.laptops == answers.ends.laptops
     for name in ("first", "beyond", "left"):
@@ -106,7 +106,7 @@ def test_answers_give_the_events_of_labels_at_every_limit(seed):
     # where two boxes on one sticker lie apart, one that goes with a third box may count as left, never the other way round
     assert (labels.ends.dirty <= answers.ends.dirty).all()
     ours, theirs = (
-        proving.tested(each, LIMITS, 1.0)
+        proving.run_trials(each, LIMITS, 1.0)
         for each in both([record for record in records if not on_one_sticker_apart(record)])
     )
     assert ours == theirs
@@ -136,7 +136,7 @@ def test_a_policy_is_proved_from_answers_as_from_labels(drawn):
 def test_two_boxes_at_one_place_are_one_sticker_or_two_as_a_person_says():
     near = (HERE[0] + 10, *HERE[1:])
     risks = {"probabilities": (0.05, 0.05, 0.9)}
-    seen = assessment(observed(HERE), observed(near, **risks))
+    seen = assessment(object_at(HERE), object_at(near, **risks))
     one = Record("1", np.array([HERE], np.float32), np.array([2]), seen)
     two = Record("1", np.array([HERE, near], np.float32), np.array([2, 2]), seen)
     for record, dirty in ((one, [False, False]), (two, [True, False])):
@@ -149,11 +149,11 @@ def test_two_boxes_at_one_place_are_one_sticker_or_two_as_a_person_says():
 
 
 def test_a_box_that_nobody_was_asked_about_is_refused_and_one_of_another_machine_is_found():
-    seen = assessment(observed(HERE))
+    seen = assessment(object_at(HERE))
     record = answered(Record("1", np.array([HERE], np.float32), np.array([2]), seen))
-    moved = [observed(tuple(np.array(HERE) + shift)) for shift in (0.01, 0.2)]
+    moved = [object_at(tuple(np.array(HERE) + shift)) for shift in (0.01, 0.2)]
     assert outcomes_of([replace(record, assessment=assessment(moved[0]))], POLICY).detected.right.all()
-    for objects in (moved[1:], [observed(HERE), observed(THERE)]):
+    for objects in (moved[1:], [object_at(HERE), object_at(THERE)]):
         with pytest.raises(InvalidInput, match=r"picture 1: the box .* nobody was asked"):
             outcomes_of([replace(record, assessment=assessment(*objects))], POLICY)
 
@@ -164,7 +164,7 @@ ABOUT = About(model_hash="m" * 64, settings_hash="s" * 64, panel_hash="")
 def said(image, *answers, other=False):
     places = (HERE, THERE)[: len(answers)]
     question = Question(image, f"{image}.jpg", None, (640, 480), places)
-    return question.answered(answers, [], other)
+    return question.with_answers(answers, [], other)
 
 
 def test_the_file_survives_a_crash_in_the_middle_of_a_line(tmp_path):

@@ -16,9 +16,9 @@ from sticker_uq.calibration.control import Trial
 from sticker_uq.calibration.fitting import FitSettings, Levels, fit_policy, take_over
 from sticker_uq.calibration.making import Divided, write_policy
 from sticker_uq.calibration.measuring import measure, scores
-from sticker_uq.calibration.outcomes import matching, outcomes_of, with_limits
+from sticker_uq.calibration.outcomes import match_sticker, outcomes_of, with_limits
 from sticker_uq.calibration.probability import fit_isotonic, fit_temperature, same_odds
-from sticker_uq.calibration.proving import Trials, _chance_of_proof, _held, _reached, end_tests
+from sticker_uq.calibration.proving import Trials, _chance_of_proof, _find_strictest, _held, end_tests
 from sticker_uq.calibration.records import Assessed, Record
 from sticker_uq.evaluation.metrics.decisions import Count
 from sticker_uq.evaluation.metrics.statistics import upper_bound
@@ -26,7 +26,7 @@ from sticker_uq.gate import Policy, judge
 from sticker_uq.gate.judge import once_peeled
 from sticker_uq.gate.policy.signals import SIGNALS
 from sticker_uq.scene import InvalidInput, ObjectClass, Outcome, Verdict
-from sticker_uq.testing.scenes import assessment, observed
+from sticker_uq.testing.scenes import assessment, object_at
 from test.calibration.conftest import draw
 
 Drawn = Callable[[int, int], list[Record]]
@@ -60,7 +60,7 @@ def test_what_is_promised_is_kept_on_other_images(made, drawn):
 
 def test_two_signals_remove_more_than_the_score_at_equal_risk(made, drawn):
     combined, plain = scores(outcomes_of(drawn(5000, 600), made[0]))
-    assert combined.curve.removed_at(0.05) > plain.curve.removed_at(0.05) + 0.02
+    assert combined.curve.removal_share_at(0.05) > plain.curve.removal_share_at(0.05) + 0.02
 
 
 def test_the_risk_score_is_monotone_and_leaves_useless_signals_out(drawn):
@@ -187,7 +187,7 @@ def test_what_is_chosen_on_the_fitted_laptops_does_for_each_part_of_them(made, d
     whole = Trials(draft, known, records, parts=numbers)
     parted = Trials(draft, known, records, parts=numbers, fit_parts=numbers)
     assert parted._loosest(LEVELS) < whole._loosest(LEVELS)
-    assert parted._left(LEVELS) <= whole._left(LEVELS)
+    assert parted._find_left_limit(LEVELS) <= whole._find_left_limit(LEVELS)
     for trials in (whole, parted):
         limit = trials._limits[trials._loosest(LEVELS)]
         assert trials.policy(LEVELS).risk.max_removal <= limit
@@ -234,7 +234,7 @@ def test_each_promise_is_broken_in_at_most_delta_of_repetitions():
     for _ in range(300):
         parts = [trials(*rate) for rate in rates]
         held = _held([one for one, _ in parts], levels.alpha, levels.delta)
-        if held and _reached([one for _, one in parts], levels) <= held - 1:
+        if held and _find_strictest([one for _, one in parts], levels) <= held - 1:
             x = limits[held - 1]
             left = [(min(x, 0.3) * kept + max(x - 0.3, 0) * 0.01) / x for _, kept in rates]
             broken += max(x * wrong for wrong, _ in rates) > levels.alpha, max(left) > levels.beta
@@ -295,7 +295,7 @@ def test_two_stickers_in_a_hundred_lie_below_what_is_notable(drawn):
         draft.probabilities(one)[ObjectClass.STICKER]
         for record in fit
         for one in record.assessment.objects
-        if matching(one, record) >= 0
+        if match_sticker(one, record) >= 0
     ]
     assert draft.notable_probability == pytest.approx(min(np.quantile(scores, 0.02), 0.5), abs=0.01)
     assert (
@@ -307,11 +307,11 @@ def test_two_stickers_in_a_hundred_lie_below_what_is_notable(drawn):
 def test_a_removal_is_right_when_the_blade_meets_a_sticker():
     boxes = np.array([[0, 0, 40, 40], [100, 0, 140, 40], [110, 0, 150, 40]], np.float32)
     record = Record("", boxes, np.array([1, 2, 2]), assessment())
-    assert matching(observed((0, 0, 40, 41)), record) == -1  # a logo
-    assert matching(observed((100, 0, 141, 40)), record) == 0
-    assert matching(observed((111, 0, 150, 40)), record) == 1
-    assert matching(observed((300, 0, 340, 40)), record) == -1
-    assert matching(observed((120, 0, 180, 40)), record, 0.6) == -1
+    assert match_sticker(object_at((0, 0, 40, 41)), record) == -1  # a logo
+    assert match_sticker(object_at((100, 0, 141, 40)), record) == 0
+    assert match_sticker(object_at((111, 0, 150, 40)), record) == 1
+    assert match_sticker(object_at((300, 0, 340, 40)), record) == -1
+    assert match_sticker(object_at((120, 0, 180, 40)), record, 0.6) == -1
 
 
 def test_badness_falls_as_a_removal_fits_its_sticker_better():
@@ -326,7 +326,7 @@ def test_badness_falls_as_a_removal_fits_its_sticker_better():
         (0, 0, 40, 11),
         (100, 0, 140, 40),
     ]
-    seen = assessment(*(observed(box) for box in boxes))
+    seen = assessment(*(object_at(box) for box in boxes))
     found = outcomes_of([replace(record, assessment=seen)], Policy(), 0.3).detected
     assert found.right.tolist() == [True, True, True, True, False, False]
     assert found.badness == pytest.approx([0, 0, 0.5, 0.9875, 1, 1], abs=1e-6)
@@ -369,7 +369,7 @@ def test_one_signal_of_the_whole_scene_is_limited_and_none_by_hand(drawn):
 
 def test_outcomes_are_those_of_the_judge(drawn):
     records = drawn(0, 40)
-    records[0] = replace(records[0], assessment=assessment(observed(), dil=0.99))
+    records[0] = replace(records[0], assessment=assessment(object_at(), dil=0.99))
     policy = Policy(min_probability=0.9, max_dil=0.9, max_dil_clean=0.9)
     seen = outcomes_of(records, policy)
     decisions = [judge(record.assessment, policy) for record in records]

@@ -42,6 +42,6 @@ def test_a_curve_counts_images_and_stickers_not_objects():
     line = curve(seen, np.array([0.1, 0.3, 0.4, 0.2, 0.3]), images=3, stickers=4)
     assert line.wrong_images == pytest.approx([0, 0, 1 / 3, 1 / 3])
     assert line.removed == pytest.approx([0.25, 0.5, 0.5, 0.5])
-    assert line.removed_at(0.1) == pytest.approx(0.5)
-    assert line.removed_at(0.4) == pytest.approx(0.5)
-    assert curve(seen, np.array([1.0, 0, 0, 1, 1]), 3, 4).removed_at(0.1) == 0.0
+    assert line.removal_share_at(0.1) == pytest.approx(0.5)
+    assert line.removal_share_at(0.4) == pytest.approx(0.5)
+    assert curve(seen, np.array([1.0, 0, 0, 1, 1]), 3, 4).removal_share_at(0.1) == 0.0

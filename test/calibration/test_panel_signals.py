@@ -9,7 +9,7 @@ import pytest
 
 from sticker_uq.calibration import fitting
 from sticker_uq.calibration.choosing import fit_risk
-from sticker_uq.calibration.outcomes import CalledStickers, matching, outcomes_of
+from sticker_uq.calibration.outcomes import CalledStickers, match_sticker, outcomes_of
 from sticker_uq.calibration.records import Record
 from sticker_uq.gate import Policy
 from sticker_uq.gate.policy.policy_schema import PanelRule, RiskScore
@@ -32,7 +32,7 @@ def with_panel(records: Sequence[Record]) -> list[Record]:
 
 
 def _wrong(one: object, record: Record) -> float:
-    return float(one.label is ObjectClass.STICKER and matching(one, record) < 0)
+    return float(one.label is ObjectClass.STICKER and match_sticker(one, record) < 0)
 
 
 @pytest.fixture(autouse=True)

@@ -23,7 +23,7 @@ from sticker_uq.cli import app
 from sticker_uq.gate import Policy
 from sticker_uq.io.coco import EncodedScene, write_coco
 from sticker_uq.scene import InvalidInput, ObjectClass
-from sticker_uq.testing.scenes import assessment, observed
+from sticker_uq.testing.scenes import assessment, object_at
 
 Drawn = Callable[[int, int], list[Record]]
 
@@ -162,12 +162,15 @@ def test_a_hundred_more_labels_prove_what_the_binomial_says():
 def test_the_labels_that_lack_suffice_and_one_less_does_not():
     now = Prospect(Units(30, 10), 0.1, 20)
     # 45 in the proof prove 0.05, 22 with a sticker 0.1
-    assert now.lacking(0.05, 0.21) == "label at least 25 more laptops"
-    assert now.lacking(0.05, 0.1) == "label at least 25 more laptops, at least 20 of them with a sticker"
-    assert "label at least 20 more laptops" in now.lacking(0.1, 0.1)
-    assert now.lacking(0.1, 0.21) == now.lacking(0.1, 0.0) == ""
+    assert now.describe_shortfall(0.05, 0.21) == "label at least 25 more laptops"
+    assert (
+        now.describe_shortfall(0.05, 0.1)
+        == "label at least 25 more laptops, at least 20 of them with a sticker"
+    )
+    assert "label at least 20 more laptops" in now.describe_shortfall(0.1, 0.1)
+    assert now.describe_shortfall(0.1, 0.21) == now.describe_shortfall(0.1, 0.0) == ""
     few = Prospect(Units(30, 10), 0.1, 10)
-    assert "9 more laptops" in few.lacking(0.1, 0.21)  # 49 leave 20 to fit on
+    assert "9 more laptops" in few.describe_shortfall(0.1, 0.21)  # 49 leave 20 to fit on
     with pytest.raises(
         InvalidInput, match="10 laptops to fit limits on and 30 in the proof, each takes 20 or more"
     ):
@@ -184,7 +187,7 @@ def confident(seed: int, error: float) -> Record:
         name=str(seed),
         boxes=np.array([box] * right, np.float32).reshape(-1, 4),
         labels=np.array([ObjectClass.STICKER] * right, np.int64),
-        assessment=assessment(observed(box, probabilities=(1 - p, 0.0, p))),
+        assessment=assessment(object_at(box, probabilities=(1 - p, 0.0, p))),
     )
 
 

@@ -17,7 +17,7 @@ from sticker_uq.io.labelled_images import LabelledSource
 from sticker_uq.io.sources import ImageSource, SourceImage
 from sticker_uq.perception.pipeline import image_digest
 from sticker_uq.scene import Exposure, InvalidInput, Localization, SceneAssessment, Status, UnexplainedRegion
-from sticker_uq.testing.scenes import assessment, observed, rarely_seen
+from sticker_uq.testing.scenes import assessment, object_at, rarely_seen
 from test.helpers.laptops import data_set
 
 
@@ -31,7 +31,7 @@ class CountingDetector:
         for item in images:
             self.calls += 1
             edge = float(item.image.mean())
-            scene = assessment(observed((edge, 0, edge + 30, 30)), image_digest=image_digest(item.image))
+            scene = assessment(object_at((edge, 0, edge + 30, 30)), image_digest=image_digest(item.image))
             yield item, replace(scene, stamp_ns=item.stamp_ns, frame_id=item.frame_id)
 
 
@@ -42,7 +42,7 @@ def folder(tmp_path: Path) -> Path:
 
 def test_an_assessment_survives_the_cache(tmp_path):
     region = UnexplainedRegion(np.array([1, 2, 3, 4], np.float32), 0.25, 0.5)
-    scene = assessment(replace(observed(), novelty=0.25), unstable=[rarely_seen()], timings={"total": 3.0})
+    scene = assessment(replace(object_at(), novelty=0.25), unstable=[rarely_seen()], timings={"total": 3.0})
     scene = replace(scene, exposure=Exposure(100.0, 0.25, 0.125, 2.0, 12.0))
     scene = replace(scene, localization=Localization(4.0, 1.0, 0.25, 0.4, None, 0.125, (region,), 0.5))
     with JsonStore(tmp_path / "deep" / "cache.sqlite") as cache:

@@ -27,7 +27,7 @@ from sticker_uq.io.labelled_images import LabelledSource
 from sticker_uq.io.sources import ImageSource, SourceImage
 from sticker_uq.perception.pipeline import image_digest
 from sticker_uq.scene import InvalidInput, SceneAssessment
-from sticker_uq.testing.scenes import HERE, assessment, observed
+from sticker_uq.testing.scenes import HERE, assessment, object_at
 from sticker_uq_msgs.msg import Workpiece
 from test.helpers.recordings import declare_more
 
@@ -106,7 +106,7 @@ def test_a_recording_that_has_lost_images_is_not_matched_with_labels_by_number(t
 def test_a_laptop_is_bad_when_one_of_its_images_is_and_its_last_one_is_its_end():
     sticker = np.array([HERE], np.float32), np.array([2])
     nothing = np.zeros((0, 4), np.float32), np.zeros(0, np.int64)
-    seen = assessment(observed())
+    seen = assessment(object_at())
     records = [
         Record("0", *sticker, seen, "a"),
         Record("1", *nothing, seen, "a"),  # the same object, but here it is none
@@ -120,7 +120,7 @@ def test_a_laptop_is_bad_when_one_of_its_images_is_and_its_last_one_is_its_end()
     policy = Policy(max_dil=1.0, max_dil_clean=1.0)
     outcomes = outcomes_of(records, policy)
     assert outcomes.images == 4
-    objects, _ = outcomes.removed()
+    objects, _ = outcomes.select_removable()
     (trial,) = removal_tests(objects, objects.signals["improbability"], outcomes.images, np.array([1.0]))
     assert (trial.events, trial.images) == (1, 4)
     (trial,) = end_tests(outcomes.ends, [1.0], 1.0)

@@ -7,12 +7,12 @@ import socket
 import pytest
 
 from sticker_uq.cell import transport as domain
-from sticker_uq.testing.bench import running_bench
+from sticker_uq.testing.bench import run_bench
 
 
 def test_whoever_takes_part_is_seen(ros_domain):
     assert not domain.is_taken(ros_domain)
-    with running_bench():
+    with run_bench():
         assert domain.is_taken(ros_domain)
 
 

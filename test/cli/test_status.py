@@ -13,13 +13,13 @@ from sticker_uq.nodes.common import qos
 from sticker_uq.nodes.common.conversions import reason_to_msg
 from sticker_uq.scene import Reason
 from sticker_uq.testing.arm import GatePublisher
-from sticker_uq.testing.bench import Bench, running_bench
+from sticker_uq.testing.bench import Bench, run_bench
 from sticker_uq_msgs.msg import GateState
 
 
 @pytest.fixture
 def bench(ros_domain: int) -> Iterator[Bench]:
-    with running_bench() as made:
+    with run_bench() as made:
         yield made
 
 

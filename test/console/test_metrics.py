@@ -54,8 +54,8 @@ def busy(clock: Clock | None = None) -> CellMetrics:
         ("permitted", []), ("removing", []), ("blocked", ["contradicted"]), ("permitted", []), ("verifying", ["verifying"])
     ):  # fmt: skip
         metrics.gate(state, closed)
-    metrics.asked("1")
-    metrics.answered("1", ["remove", "keep", "keep"])
+    metrics.count_question("1")
+    metrics.count_answers("1", ["remove", "keep", "keep"])
     metrics.done("clean")
     metrics.stages({"encode": 30.0, "sample": 40.0})
     for name, values in STATUSES.items():
@@ -96,13 +96,13 @@ def test_counters_are_there_before_their_first_event():
 def test_the_time_to_an_answer_is_that_of_its_own_question():
     clock = Clock()
     metrics = CellMetrics(clock=clock)
-    metrics.asked("1")
-    metrics.asked("2")
+    metrics.count_question("1")
+    metrics.count_question("2")
     clock.now += 30
-    metrics.answered("1", ["keep"])  # late: another question stands
+    metrics.count_answers("1", ["keep"])  # late: another question stands
     assert value(metrics.registry, "answer_seconds_count") == 0
-    metrics.answered("2", ["keep"])
-    metrics.answered("2", ["keep"])
+    metrics.count_answers("2", ["keep"])
+    metrics.count_answers("2", ["keep"])
     assert value(metrics.registry, "answer_seconds_count") == 1
     assert value(metrics.registry, "answer_seconds_sum") == 30
 

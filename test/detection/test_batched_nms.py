@@ -15,7 +15,7 @@ from torchvision.ops import nms
 
 from sticker_uq.detection.kernels import fast_faster_rcnn as batched_nms
 from sticker_uq.detection.kernels.fast_faster_rcnn import ROUNDS, greedy_nms
-from sticker_uq.detection.selection import decoded, top_ranked
+from sticker_uq.detection.selection import decode_deltas, top_ranked
 from test.helpers.simulated_gpu import GPU, simulated_gpu
 
 CORNERS = st.one_of(st.integers(0, 8).map(float), st.floats(-4, 12, width=32))
@@ -104,4 +104,4 @@ def test_ranked_is_a_stable_order(values):
 def test_boxes_are_decoded_as_torchvision_does(weights, values):
     coder, rows = BoxCoder(weights), torch.from_numpy(values)
     deltas, anchors = rows[:, :4].contiguous(), rows[:, 4:].contiguous()
-    assert torch.equal(decoded(coder, deltas, anchors), coder.decode_single(deltas, anchors))
+    assert torch.equal(decode_deltas(coder, deltas, anchors), coder.decode_single(deltas, anchors))

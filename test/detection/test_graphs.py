@@ -44,7 +44,7 @@ def test_graphs_compute_the_same_bytes_of_every_image_and_seed(name):
         graphed.sample(graphed.encode(IMAGES[0]), 2, 7)  # shows how often masks are drawn
         for (number, seed), samples in wanted.items():
             assert same(graphed.sample(graphed.encode(IMAGES[number]), 2, seed), samples)
-        assert graphed.ungraphed == {}
+        assert graphed.graph_problems == {}
         assert len(graphed._graphed.graphs) == 2
         # the features of an image are its own, whatever is encoded after it
         first = graphed.encode(IMAGES[0])
@@ -63,7 +63,7 @@ def test_a_pass_without_dropout_is_a_graph_where_nobody_asks_for_gradients(name)
             found = graphed.detect_in(IMAGES[number])
             assert np.array_equal(found.boxes, wanted[number].boxes)
             assert np.array_equal(found.probabilities, wanted[number].probabilities)
-        assert graphed.ungraphed == {}
+        assert graphed.graph_problems == {}
         assert len(graphed._graphed.graphs) == 2
 
 
@@ -75,10 +75,10 @@ def test_novelty_by_a_graph_is_the_same():
         wanted = [novelty_maps(network, image) for image in IMAGES]
         assert wanted[0].distance != wanted[1].distance
         for number in (0, 1, 0):
-            found = novelty_maps(network, IMAGES[number], graphed.graphed)
+            found = novelty_maps(network, IMAGES[number], graphed.run_stage)
             assert found.distance == wanted[number].distance
             assert np.array_equal(found.foreign, wanted[number].foreign)
-        assert graphed.ungraphed == {}
+        assert graphed.graph_problems == {}
         assert len(graphed._graphed.graphs) == 1
 
 
@@ -93,7 +93,7 @@ def test_a_stage_that_waits_is_computed_without_and_said_once():
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             assert same(graphed.sample(graphed.encode(IMAGES[0]), 2, 1), wanted)
-        assert list(graphed.ungraphed) == ["passes"]
+        assert list(graphed.graph_problems) == ["passes"]
 
 
 def test_a_value_of_the_processor_in_a_stage_is_refused():

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sticker_uq.cell.transport import free_domain
-from sticker_uq.testing.bench import Bench, local_environment, running_bench
+from sticker_uq.testing.bench import Bench, local_environment, run_bench
 from test.helpers.fault_cell import HASTY_S, PATIENT_S, FaultCell
 
 CALM_HZ = 5.0
@@ -24,7 +24,7 @@ def package_bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Be
     with pytest.MonkeyPatch.context() as patch, free_domain() as domain:
         for name, value in local_environment(domain, folder / "ros_log").items():
             patch.setenv(name, value)
-        with running_bench() as bench:
+        with run_bench() as bench:
             yield bench, folder
 
 

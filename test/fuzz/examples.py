@@ -19,7 +19,7 @@ from sensor_msgs.msg import Image
 from sticker_uq.detection.weights import CLASSES, save_weights
 from sticker_uq.gate import Policy, judge
 from sticker_uq.nodes.common.conversions import decision_to_msg, header_of, scene_to_msg
-from sticker_uq.testing.scenes import START, assessment, observed
+from sticker_uq.testing.scenes import START, assessment, object_at
 from sticker_uq_msgs.msg import GateState, InterventionAnswer, InterventionRequest, Workpiece, WorkpieceDone
 
 ROOT = Path(__file__).parents[2]
@@ -55,7 +55,7 @@ def pictures() -> list[bytes]:
 def recordings() -> list[bytes]:
     """The files of recordings of a cell: mcap, compressed and not, and sqlite3."""
     header = header_of(START, "camera")
-    scene = assessment(observed())
+    scene = assessment(object_at())
     told = {
         "/image": Image(header=header, height=2, width=2, encoding="bgr8", step=6, data=bytes(range(12))),
         "/workpiece": Workpiece(header=header, id="laptop-1"),

@@ -155,7 +155,8 @@ def _answers(data: bytes, folder: Path) -> None:
     for one in read_answers(write(data, folder / "answers.jsonl"))[1].values():
         assert one.covers([box.box for box in one.boxes])
         assert (
-            len(one.met(np.array([box.box for box in one.boxes]).reshape(-1, 4)).peeled) <= one.sticker_count
+            len(one.met(np.array([box.box for box in one.boxes]).reshape(-1, 4)).peeled_stickers)
+            <= one.sticker_count
         )
 
 

@@ -11,7 +11,7 @@ import pytest
 from sticker_uq.gate import BlockReason as Why
 from sticker_uq.gate import events as ev
 from sticker_uq.scene import Exposure, Outcome, Reason, Status
-from sticker_uq.testing.scenes import SECOND, observed, rarely_seen
+from sticker_uq.testing.scenes import SECOND, object_at, rarely_seen
 from test.helpers.gate import (
     CANCELLED,
     LOGO,
@@ -135,8 +135,8 @@ CAUSES: dict[str, tuple[Act, Why, str | Reason, Act]] = {
         "policy_other_weights",
         ITSELF,
     ),
-    "NaN metric": (scene(observed(shannon_entropy=NAN)), Why.IMPLAUSIBLE_SCENE, "", ITSELF),
-    "inf box": (scene(observed((0, 0, math.inf, 9))), Why.IMPLAUSIBLE_SCENE, "", ITSELF),
+    "NaN metric": (scene(object_at(shannon_entropy=NAN)), Why.IMPLAUSIBLE_SCENE, "", ITSELF),
+    "inf box": (scene(object_at((0, 0, math.inf, 9))), Why.IMPLAUSIBLE_SCENE, "", ITSELF),
     "NaN box, rare": (scene(unstable=[rarely_seen((0, 0, NAN, 9))]), Why.IMPLAUSIBLE_SCENE, "", ITSELF),
     "no size": (scene(image_size=(0, 0)), Why.IMPLAUSIBLE_SCENE, "", ITSELF),
     "no digest": (scene(image_digest=""), Why.IMPLAUSIBLE_SCENE, "", ITSELF),

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sticker_uq.gate import Answer, OperatorAnswer, OperatorAnswers, SceneAnswer
-from sticker_uq.gate.answers import contradiction, unmentioned
+from sticker_uq.gate.answers import contradiction, find_unmentioned
 from sticker_uq.gate.box_overlap import same_place
 from sticker_uq.gate.events import AnswerGiven, DeclareDone
 from sticker_uq.testing.scenes import ELSEWHERE, HERE, THERE
@@ -75,10 +75,10 @@ PLACES = st.lists(st.sampled_from([HERE, NEAR_HERE, THERE, ELSEWHERE]), max_size
 def test_all_that_looks_like_a_sticker_is_mentioned_or_the_answer_is_refused(stickers, answers, meant):
     said = [*(answer.box for answer in answers), *meant]
     left = [box for box in stickers if not any(same_place(box, other) for other in said)]
-    found = unmentioned(stickers, answers, meant)
+    found = find_unmentioned(stickers, answers, meant)
     assert (found.box if found else None) == (left[0] if left else None)
-    assert unmentioned(stickers, answers, [*meant, *stickers]) is None
-    assert found is None or unmentioned(stickers, (), ()) is not None, "silence never means more"
+    assert find_unmentioned(stickers, answers, [*meant, *stickers]) is None
+    assert found is None or find_unmentioned(stickers, (), ()) is not None, "silence never means more"
 
 
 def _approved(answers, box):

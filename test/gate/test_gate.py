@@ -9,7 +9,7 @@ import pytest
 from sticker_uq.gate import BlockReason, Phase, Policy, SceneAnswer
 from sticker_uq.gate import events as ev
 from sticker_uq.scene import InvalidInput, Reason, Status
-from sticker_uq.testing.scenes import HERE, SECOND, THERE, observed
+from sticker_uq.testing.scenes import HERE, SECOND, THERE, object_at
 from test.helpers.gate import (
     NEARBY,
     SETTINGS,
@@ -29,9 +29,9 @@ from test.helpers.gate import (
 def test_k_agreeing_scenes_open_for_one_object_and_send_one_goal():
     cell = running()
     assert (cell.phase, cell.state.reasons) == (Phase.BLOCKED, BlockReason.NO_SCENE)
-    cell.scene(STICKER, observed(THERE), times=K - 1)
+    cell.scene(STICKER, object_at(THERE), times=K - 1)
     assert (cell.phase, cell.state.reasons) == (Phase.MONITORING, BlockReason.INCONSISTENT)
-    assert cell.scene(NEARBY, observed(THERE)).phase is Phase.PERMITTED
+    assert cell.scene(NEARBY, object_at(THERE)).phase is Phase.PERMITTED
     gate, goal = cell.last[:2]
     assert isinstance(gate, ev.PublishGate)
     assert isinstance(goal, ev.SendGoal)
@@ -41,7 +41,7 @@ def test_k_agreeing_scenes_open_for_one_object_and_send_one_goal():
     assert goal.target.decision_id == cell.state.decision.decision_id
     assert goal.target.image_stamp_ns == cell.state.scene.stamp_ns
     assert gate.state.permit.valid_until_ns == cell.now + round(SETTINGS.lease_s * SECOND)
-    cell.scene(STICKER, observed(THERE), times=4)
+    cell.scene(STICKER, object_at(THERE), times=4)
     assert len(cell.sent(ev.SendGoal)) == 1
 
 
@@ -266,13 +266,13 @@ def failing(cell: Cell, *objects: Any) -> Cell:
 
 def test_attempts_are_counted_for_each_place():
     cell = failing(running(), STICKER)
-    cell = failing(cell.wait(0.1), observed(THERE))
+    cell = failing(cell.wait(0.1), object_at(THERE))
     assert cell.state.attempts == ((HERE, 1), (THERE, 1))
     failing(cell, STICKER)
     assert cell.state.attempts == ((THERE, 1), (HERE, 2))
 
 
 def test_a_verified_removal_forgets_what_was_tried_there_and_nowhere_else():
-    cell = failing(failing(running(), STICKER), observed(THERE))
+    cell = failing(failing(running(), STICKER), object_at(THERE))
     finish(cell.scene(STICKER, times=K)).scene(times=K)
     assert cell.state.attempts == ((THERE, 1),)

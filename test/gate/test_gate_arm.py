@@ -9,7 +9,7 @@ from sticker_uq.gate import Answer, BlockReason, OperatorAnswer, Phase, SceneAns
 from sticker_uq.gate import events as ev
 from sticker_uq.gate.box_overlap import as_box
 from sticker_uq.scene import Reason
-from sticker_uq.testing.scenes import ELSEWHERE, HERE, assessment, observed
+from sticker_uq.testing.scenes import ELSEWHERE, HERE, assessment, object_at
 from test.helpers.gate import (
     CANCELLED,
     NEARBY,
@@ -71,7 +71,7 @@ def test_what_comes_back_where_a_removal_was_verified_is_asked_about():
     """A print that the scenes lose for a moment is not a second sticker; the next workpiece has none of its places."""
     cell = verifying().scene(times=K)
     assert cell.sent(ev.RemovalVerified)
-    assert cell.scene(observed(ELSEWHERE), times=K).phase is Phase.PERMITTED
+    assert cell.scene(object_at(ELSEWHERE), times=K).phase is Phase.PERMITTED
     cell.send(ev.GoalAccepted(cell.goal))
     finish(cell, ev.RemovalCode.MOTION_FAILED).scene(STICKER, times=K)
     assert codes(cell.sent(ev.OpenIntervention)[0].reasons)[0] == "sticker_still_there"

@@ -11,7 +11,7 @@ from sticker_uq.gate.box_overlap import as_box
 from sticker_uq.gate.policy.signals import UNEXPLAINED
 from sticker_uq.gate.scene_events import has_unexplained
 from sticker_uq.scene import ObjectClass, ObjectVerdict, Outcome, Reason, Status, Verdict
-from sticker_uq.testing.scenes import ELSEWHERE, HERE, THERE, observed
+from sticker_uq.testing.scenes import ELSEWHERE, HERE, THERE, object_at
 from test.helpers.gate import STICKER, UNSURE, Cell, K, answer, asking, codes, running, verifying
 
 HALF = (100.0, 100.0, 140.0, 160.0)  # the left half of HERE: they overlap by exactly match_iou
@@ -25,14 +25,14 @@ def asked(cell: Cell) -> ev.OpenIntervention:
 
 
 def test_objects_that_overlap_by_exactly_the_limit_are_the_same():
-    cell = running().scene(STICKER).scene(observed(HALF))
+    cell = running().scene(STICKER).scene(object_at(HALF))
     assert [goal.target.box for goal in cell.sent(ev.SendGoal)] == [HALF]
-    cell = verifying().scene(observed(HALF))
+    cell = verifying().scene(object_at(HALF))
     assert (cell.state.verification.seen, cell.state.verification.gone) == (1, 0)
 
 
 def test_a_sticker_at_another_place_says_nothing_about_a_removal():
-    cell = verifying().scene(observed(ELSEWHERE), times=K)
+    cell = verifying().scene(object_at(ELSEWHERE), times=K)
     assert [e.target.box for e in cell.sent(ev.RemovalVerified)] == [HERE]
 
 
@@ -40,7 +40,7 @@ def test_a_sticker_at_another_place_says_nothing_about_a_removal():
 
 
 @pytest.mark.parametrize(
-    ("objects", "count"), [((UNSURE,), 1), ((UNSURE, observed(THERE, shannon_entropy=1.5)), 2)]
+    ("objects", "count"), [((UNSURE,), 1), ((UNSURE, object_at(THERE, shannon_entropy=1.5)), 2)]
 )
 def test_a_request_counts_its_objects(objects, count):
     assert asked(running().scene(*objects, times=K)).reasons == (
@@ -52,7 +52,7 @@ def test_a_request_counts_its_objects(objects, count):
 def test_what_a_person_has_decided_is_not_in_question_again():
     cell = asking()
     assert answer(cell, OperatorAnswer(Answer.KEEP, HERE))
-    cell.scene(UNSURE, observed(THERE), dil=0.9, times=K)
+    cell.scene(UNSURE, object_at(THERE), dil=0.9, times=K)
     assert [as_box(v.object.box) for v in cell.sent(ev.OpenIntervention)[-1].objects] == [THERE]
 
 
@@ -93,7 +93,7 @@ def decided(cell: Cell, *verdicts: ObjectVerdict, outcome: Outcome) -> Cell:
 
 
 def test_a_sticker_that_is_kept_is_in_question_only_with_the_whole_scene():
-    kept = ObjectVerdict(replace(observed(THERE), id=1), Verdict.KEEP, ())
+    kept = ObjectVerdict(replace(object_at(THERE), id=1), Verdict.KEEP, ())
     cell = running().scene(UNSURE)
     (unsure,) = cell.state.decision.verdicts
     assert asked(decided(cell, unsure, kept, outcome=Outcome.ASK)).objects == (unsure,)
@@ -116,7 +116,7 @@ def test_what_a_person_approved_is_not_what_the_rules_chose_before():
     ],
 )
 def test_what_may_still_be_a_sticker_is_not_gone(label, verdict, seen):
-    cell = decided(verifying(), ObjectVerdict(observed(label=label), verdict, ()), outcome=Outcome.ASK)
+    cell = decided(verifying(), ObjectVerdict(object_at(label=label), verdict, ()), outcome=Outcome.ASK)
     assert (cell.state.verification.seen, cell.state.verification.gone) == (seen, 1 - seen)
 
 
@@ -144,7 +144,7 @@ def test_a_scene_between_two_others_that_was_frozen_is_not_counted_as_another_st
 
 
 def test_a_decision_to_remove_a_logo_beside_a_sticker_is_not_believed():
-    cell = running().scene(STICKER, observed(THERE))
+    cell = running().scene(STICKER, object_at(THERE))
     scene, decision = cell.state.scene, cell.state.decision
     assert scene is not None
     sticker, other = decision.verdicts

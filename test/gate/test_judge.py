@@ -22,7 +22,7 @@ from sticker_uq.scene import (
     Status,
     Verdict,
 )
-from sticker_uq.testing.scenes import ELSEWHERE, EVERY_LIMIT, HERE, THERE, assessment, observed, rarely_seen
+from sticker_uq.testing.scenes import ELSEWHERE, EVERY_LIMIT, HERE, THERE, assessment, object_at, rarely_seen
 
 POLICY = Policy(**EVERY_LIMIT)
 NAN = float("nan")
@@ -51,20 +51,20 @@ def metrics_of(verdict: Any) -> set[str]:
 REMOVE, KEEP, ASK = Verdict.REMOVE, Verdict.KEEP, Verdict.ASK
 WORK, CLEAN, QUESTION = Outcome.WORK, Outcome.CLEAN, Outcome.ASK
 INSIDE = (110.0, 110.0, 130.0, 130.0)
-CHECKED = OperatorAnswers().checked()
-LOGO = observed(label=ObjectClass.LOGO)
-MAYBE_LOGO = observed(INSIDE, ObjectClass.BACKGROUND, (0.7, 0.25, 0.05))
-TWICE = observed(duplicated=True)
-SELDOM = observed(detection_rate=0.65, probabilities=(0.0, 0.0, 1.0))
+CHECKED = OperatorAnswers().with_scene_checked()
+LOGO = object_at(label=ObjectClass.LOGO)
+MAYBE_LOGO = object_at(INSIDE, ObjectClass.BACKGROUND, (0.7, 0.25, 0.05))
+TWICE = object_at(duplicated=True)
+SELDOM = object_at(detection_rate=0.65, probabilities=(0.0, 0.0, 1.0))
 EVERY_REASON = {"sticker_probability", "detection_rate", "logo_overlap", "object_novelty", *METRICS}
 
 
 def logo_of(*probabilities: float) -> ObservedObject:
-    return observed(label=ObjectClass.LOGO, probabilities=probabilities)
+    return object_at(label=ObjectClass.LOGO, probabilities=probabilities)
 
 
 def lid_of(sticker: float) -> ObservedObject:
-    return observed(label=ObjectClass.BACKGROUND, probabilities=(0.95 - sticker, 0.05, sticker))
+    return object_at(label=ObjectClass.BACKGROUND, probabilities=(0.95 - sticker, 0.05, sticker))
 
 
 def rare(passes: int, **changes: Any) -> dict[str, Any]:
@@ -73,16 +73,16 @@ def rare(passes: int, **changes: Any) -> dict[str, Any]:
 
 # objects, what else the scene has; verdicts, outcome, why the first object is judged so; with which answers or policy
 OBJECTS: dict[str, tuple[list[ObservedObject], dict[str, Any], list[Verdict], Outcome, Any, Any]] = {
-    "sure": ([observed()], {}, [REMOVE], WORK, EVERY_REASON, None),
-    "improbable": ([observed(probabilities=(0.19, 0.02, 0.79))], {}, [ASK], QUESTION, {"sticker_probability"}, None),
-    "0.77 over all passes": ([observed(detection_rate=0.8)], {}, [ASK], QUESTION, {"sticker_probability"}, None),
+    "sure": ([object_at()], {}, [REMOVE], WORK, EVERY_REASON, None),
+    "improbable": ([object_at(probabilities=(0.19, 0.02, 0.79))], {}, [ASK], QUESTION, {"sticker_probability"}, None),
+    "0.77 over all passes": ([object_at(detection_rate=0.8)], {}, [ASK], QUESTION, {"sticker_probability"}, None),
     "seen twice": ([TWICE], {}, [ASK], QUESTION, {"detected_twice"}, None),
     "seen twice, allowed": ([TWICE], {}, [REMOVE], WORK, None, Policy()),
     "seldom": ([SELDOM], {}, [ASK], QUESTION, {"detection_rate"}, Policy(min_probability=0.6, min_detection_rate=0.7)),
-    "one of two is sure": ([observed(), observed(THERE, duplicated=True)], {}, [REMOVE, ASK], WORK, None, None),
-    "novel": ([replace(observed(), novelty=0.8)], {}, [ASK], QUESTION, {"object_novelty"}, None),
-    "novel, allowed": ([replace(observed(), novelty=0.8)], {}, [REMOVE], WORK, None, Policy(max_object_novelty=0.8)),
-    "novel, unlimited": ([replace(observed(), novelty=0.8)], {}, [REMOVE], WORK, None, Policy(max_object_novelty=1.0)),
+    "one of two is sure": ([object_at(), object_at(THERE, duplicated=True)], {}, [REMOVE, ASK], WORK, None, None),
+    "novel": ([replace(object_at(), novelty=0.8)], {}, [ASK], QUESTION, {"object_novelty"}, None),
+    "novel, allowed": ([replace(object_at(), novelty=0.8)], {}, [REMOVE], WORK, None, Policy(max_object_novelty=0.8)),
+    "novel, unlimited": ([replace(object_at(), novelty=0.8)], {}, [REMOVE], WORK, None, Policy(max_object_novelty=1.0)),
     # logos, and what lies on them
     "logo": ([logo_of(0.02, 0.96, 0.02)], {}, [KEEP], CLEAN, None, None),
     "sure enough, although it might be a sticker": ([logo_of(0.0, 0.70001, 0.29999)], {}, [KEEP], CLEAN, None, None),
@@ -90,11 +90,11 @@ OBJECTS: dict[str, tuple[list[ObservedObject], dict[str, Any], list[Verdict], Ou
     "unsure, but certainly no sticker": ([logo_of(0.45, 0.5, 0.05)], {}, [KEEP], CLEAN, None, None),
     "lid": ([lid_of(0.1)], {}, [KEEP], CLEAN, None, None),
     "lid or sticker": ([lid_of(0.3)], {}, [ASK], QUESTION, None, None),
-    "on a logo": ([observed(), observed(INSIDE, ObjectClass.LOGO)], {}, [ASK, KEEP], QUESTION, {"logo_overlap"}, None),
-    "beside a logo": ([observed(), observed(THERE, ObjectClass.LOGO)], {}, [REMOVE, KEEP], WORK, None, None),
-    "on what is rather something else": ([observed(), MAYBE_LOGO], {}, [ASK, KEEP], QUESTION, None, None),
+    "on a logo": ([object_at(), object_at(INSIDE, ObjectClass.LOGO)], {}, [ASK, KEEP], QUESTION, {"logo_overlap"}, None),
+    "beside a logo": ([object_at(), object_at(THERE, ObjectClass.LOGO)], {}, [REMOVE, KEEP], WORK, None, None),
+    "on what is rather something else": ([object_at(), MAYBE_LOGO], {}, [ASK, KEEP], QUESTION, None, None),
     "on what a person says is not there": (
-        [observed(), MAYBE_LOGO], {}, [REMOVE, KEEP], WORK, None, said(Answer.NOT_THERE, INSIDE)
+        [object_at(), MAYBE_LOGO], {}, [REMOVE, KEEP], WORK, None, said(Answer.NOT_THERE, INSIDE)
     ),
     # what few passes saw
     "5 passes": ([], rare(5), [ASK], QUESTION, {"few_passes"}, None),
@@ -104,26 +104,26 @@ OBJECTS: dict[str, tuple[list[ObservedObject], dict[str, Any], list[Verdict], Ou
         [], rare(2, label=ObjectClass.LOGO, probabilities=(0.1, 0.8, 0.1)), [KEEP], CLEAN, {"few_passes"}, None
     ),
     # what a person says
-    "remove": ([observed(shannon_entropy=1.5)], {}, [REMOVE], WORK, None, said(Answer.REMOVE)),
-    "keep": ([observed(shannon_entropy=1.5)], {}, [KEEP], CLEAN, None, said(Answer.KEEP)),
-    "not there": ([observed(shannon_entropy=1.5)], {}, [KEEP], CLEAN, None, said(Answer.NOT_THERE)),
-    "drawn": ([observed(shannon_entropy=1.5)], {}, [REMOVE], WORK, None, said(Answer.MISSED)),
+    "remove": ([object_at(shannon_entropy=1.5)], {}, [REMOVE], WORK, None, said(Answer.REMOVE)),
+    "keep": ([object_at(shannon_entropy=1.5)], {}, [KEEP], CLEAN, None, said(Answer.KEEP)),
+    "not there": ([object_at(shannon_entropy=1.5)], {}, [KEEP], CLEAN, None, said(Answer.NOT_THERE)),
+    "drawn": ([object_at(shannon_entropy=1.5)], {}, [REMOVE], WORK, None, said(Answer.MISSED)),
     "remove the logo": ([LOGO], {}, [REMOVE], WORK, None, said(Answer.REMOVE)),
     "drawn on a logo": ([LOGO], {}, [ASK], QUESTION, None, said(Answer.MISSED)),
     "remove something else": ([LOGO], {}, [KEEP], CLEAN, None, said(Answer.REMOVE, THERE)),
     "one approval, two objects": (
-        [observed((110.0, 105.0, 190.0, 165.0), ObjectClass.LOGO), TWICE], {}, [KEEP, REMOVE], WORK, None,
+        [object_at((110.0, 105.0, 190.0, 165.0), ObjectClass.LOGO), TWICE], {}, [KEEP, REMOVE], WORK, None,
         said(Answer.REMOVE),
     ),
     # both answers fit the object in between, but not one another
     "between two answers": (
-        [observed((99.0, 100.0, 177.0, 160.0))], {}, [ASK], QUESTION, None,
+        [object_at((99.0, 100.0, 177.0, 160.0))], {}, [ASK], QUESTION, None,
         said(Answer.KEEP, (85.0, 100.0, 150.0, 160.0)).remember(
             [OperatorAnswer(Answer.REMOVE, (120.0, 100.0, 190.0, 160.0))]
         ),
     ),
     "no sticker is left": (
-        [observed(), observed(THERE, duplicated=True)], {"dil": 0.9}, [KEEP, KEEP], CLEAN, None, OperatorAnswers().clean()
+        [object_at(), object_at(THERE, duplicated=True)], {"dil": 0.9}, [KEEP, KEEP], CLEAN, None, OperatorAnswers().clean()
     ),
 }  # fmt: skip
 
@@ -147,8 +147,8 @@ def test_every_object_has_its_verdict(name):
 @pytest.mark.parametrize("metric", METRICS)
 def test_each_metric_above_its_limit_asks_and_names_it(metric):
     limit = getattr(POLICY, f"max_{metric}")
-    assert judge(assessment(observed(**{metric: limit})), POLICY).outcome is WORK
-    above = judge(assessment(observed(**{metric: math.nextafter(limit, math.inf)})), POLICY)
+    assert judge(assessment(object_at(**{metric: limit})), POLICY).outcome is WORK
+    above = judge(assessment(object_at(**{metric: math.nextafter(limit, math.inf)})), POLICY)
     assert above.outcome is QUESTION
     (reason,) = only(above).reasons
     assert (reason.code, reason.subject, reason.limit) == ("above_limit", metric, limit)
@@ -177,7 +177,7 @@ FAR, NOWHERE = {"scene_distance": 1.3}, {"scene_distance": NAN}
     ],
 )
 def test_a_doubt_about_the_scene_stops_everything_until_a_person_looked(changes, policy, subjects):
-    for things, released in (((observed(),), WORK), ((), CLEAN)):
+    for things, released in (((object_at(),), WORK), ((), CLEAN)):
         scene = assessment(*things, **changes)
         decision = judge(scene, policy)
         assert [reason.subject for reason in decision.reasons] == subjects
@@ -216,7 +216,7 @@ def test_faint_saliency_is_clean_whatever_its_ratio():
 
 @pytest.mark.parametrize("status", [Status.UNKNOWN, Status.FAILED])
 def test_a_failed_scene_is_blocked_whatever_it_holds_and_a_restricted_one_judged(status):
-    scene = assessment(observed(), status=status, status_text="no image")
+    scene = assessment(object_at(), status=status, status_text="no image")
     decision = judge(scene, POLICY, said(Answer.REMOVE))
     assert (decision.outcome, decision.removable()) == (Outcome.BLOCKED, ())
     assert decision.reasons == (Reason.of("perception_failed", detail="no image"),)
@@ -228,7 +228,7 @@ def test_a_failed_scene_is_blocked_whatever_it_holds_and_a_restricted_one_judged
 
 
 def test_the_blade_stays_inside_by_the_margin_of_the_policy_even_where_a_person_drew_the_box():
-    decision = judge(assessment(observed()), Policy(blade_margin=0.2), said(Answer.MISSED, ELSEWHERE))
+    decision = judge(assessment(object_at()), Policy(blade_margin=0.2), said(Answer.MISSED, ELSEWHERE))
     for verdict in decision.removable():
         x1, y1, x2, y2 = verdict.object.box
         width, height = x2 - x1, y2 - y1
@@ -242,12 +242,12 @@ def test_a_drawn_sticker_is_removed_until_the_detector_sees_it_itself():
     (drawn,) = decision.removable()
     assert drawn.by_operator
     assert (drawn.object.id, drawn.object.box.tolist(), drawn.object.detections) == (1, list(ELSEWHERE), 0)
-    seen_now = judge(assessment(observed(ELSEWHERE)), POLICY, said(Answer.MISSED, ELSEWHERE))
+    seen_now = judge(assessment(object_at(ELSEWHERE)), POLICY, said(Answer.MISSED, ELSEWHERE))
     assert only(seen_now).object.detections == 20
 
 
 def test_the_decision_names_what_it_rests_on():
-    scene = assessment(observed())
+    scene = assessment(object_at())
     decision = judge(scene, POLICY, workpiece_id="laptop-1")
     assert (decision.stamp_ns, decision.frame_id) == (scene.stamp_ns, scene.frame_id)
     assert (decision.model_hash, decision.policy_hash) == (scene.model_hash, POLICY.hash)
@@ -277,7 +277,7 @@ def objects(draw: st.DrawFn, metrics: st.SearchStrategy[float] = levels) -> Obse
     label = ObjectClass(int(probabilities.argmax()))
     values = {name: draw(metrics) / (10 if name.startswith("relative") else 1) for name in METRICS}
     rate = draw(units)
-    return observed(
+    return object_at(
         draw(places),
         label,
         probabilities.tolist(),
@@ -349,7 +349,7 @@ def test_a_number_that_is_none_is_never_removed(field, value):
         not (field in METRICS and value == -math.inf)
         and not (field == "detection_rate" and value == math.inf)
     )
-    thing = observed()
+    thing = object_at()
     if field in ("box", "probabilities"):
         array = getattr(thing, field).copy()
         array[-1] = value

@@ -8,7 +8,7 @@ import pytest
 from sticker_uq.gate import Answer, BlockReason, GateController, OperatorAnswer, Phase, Policy, SceneAnswer
 from sticker_uq.gate import events as ev
 from sticker_uq.scene import ObjectClass, Reason
-from sticker_uq.testing.scenes import ELSEWHERE, HERE, SECOND, THERE, observed
+from sticker_uq.testing.scenes import ELSEWHERE, HERE, SECOND, THERE, object_at
 from test.helpers.gate import (
     SETTINGS,
     STICKER,
@@ -75,13 +75,13 @@ def test_a_drawn_sticker_is_removed_and_verified():
 
 
 def test_a_doubt_about_the_scene_puts_every_sticker_in_question():
-    cell = running().scene(STICKER, observed(THERE, ObjectClass.LOGO), dil=0.9, times=K)
+    cell = running().scene(STICKER, object_at(THERE, ObjectClass.LOGO), dil=0.9, times=K)
     (request,) = cell.sent(ev.OpenIntervention)
     assert (request.reasons[0].code, request.reasons[0].subject) == ("above_limit", "dil")
     assert [v.object.id for v in request.objects] == [0]
     assert not answer(cell)
     assert answer(cell, OperatorAnswer(Answer.REMOVE, HERE))
-    assert cell.scene(STICKER, observed(THERE, ObjectClass.LOGO), dil=0.9, times=K).phase is Phase.PERMITTED
+    assert cell.scene(STICKER, object_at(THERE, ObjectClass.LOGO), dil=0.9, times=K).phase is Phase.PERMITTED
 
 
 @pytest.mark.parametrize(
@@ -146,8 +146,8 @@ def test_a_person_may_report_a_fault_or_a_clean_lid():
 
 
 def test_no_sticker_is_left_only_where_all_that_looks_like_one_is_meant_too():
-    logo = observed(ELSEWHERE, ObjectClass.LOGO)
-    cell = running().scene(UNSURE, observed(THERE, shannon_entropy=1.5), logo, times=K)
+    logo = object_at(ELSEWHERE, ObjectClass.LOGO)
+    cell = running().scene(UNSURE, object_at(THERE, shannon_entropy=1.5), logo, times=K)
     before = cell.state
     for meant in ((), (HERE,), (THERE, ELSEWHERE), (HERE, (float("nan"), 0.0, 9.0, 9.0))):
         assert not answer(cell, scene=SceneAnswer.CLEAN, not_stickers=meant)
@@ -161,7 +161,7 @@ def test_what_newer_images_show_must_be_meant_too_and_what_was_left_before_need_
     cell = running().scene(UNSURE, times=K)
     assert answer(cell, OperatorAnswer(Answer.KEEP, HERE))
     assert cell.scene(UNSURE, dil=0.9, times=K).phase is Phase.INTERVENTION
-    cell.scene(UNSURE, observed(THERE), dil=0.9)
+    cell.scene(UNSURE, object_at(THERE), dil=0.9)
     assert not answer(cell, scene=SceneAnswer.CLEAN)
     assert cell.reply().reasons[0].box == THERE
     assert answer(cell, scene=SceneAnswer.CLEAN, not_stickers=(THERE,))
@@ -194,7 +194,7 @@ def test_without_names_a_clean_lid_is_declared_each_time_something_new_came():
     cell.scene(UNSURE, times=K + 3)
     assert len(cell.sent(ev.DeclareDone)) == 1
     # something else lies there: nothing that was said before holds
-    assert cell.scene(observed(THERE), UNSURE, times=K).phase is Phase.PERMITTED
+    assert cell.scene(object_at(THERE), UNSURE, times=K).phase is Phase.PERMITTED
     assert cell.state.memory.answers == ()
 
 
@@ -266,7 +266,7 @@ def test_a_workpiece_that_comes_in_the_future_has_come_now(offset, expected):
 
 def _approved() -> Cell:
     """A cell whose operator has approved one place, and wants another left alone."""
-    cell = running().scene(UNSURE, observed(THERE, shannon_entropy=1.5), times=K)
+    cell = running().scene(UNSURE, object_at(THERE, shannon_entropy=1.5), times=K)
     assert answer(cell, OperatorAnswer(Answer.REMOVE, HERE), OperatorAnswer(Answer.KEEP, THERE))
     return cell
 
@@ -285,7 +285,7 @@ def test_an_announcement_that_names_no_laptop_closes_until_another_one(name, sta
     cell.wait(2.0)
     known = cell.state.announced_ns
     cell.send(ev.WorkpieceChanged(name, known + stamp_s * SECOND))
-    cell.scene(STICKER, observed(THERE), times=K + 1)
+    cell.scene(STICKER, object_at(THERE), times=K + 1)
     assert (cell.phase, code in cell.details) == (Phase.BLOCKED, True)
     assert cell.state.reasons == BlockReason.WAITING_FOR_OPERATOR
     assert cell.state.memory.approvals == (), "approved on another laptop"
@@ -349,7 +349,7 @@ def test_without_a_stamp_the_same_id_is_perhaps_another_laptop():
     """Nothing that was approved holds, and nothing that was forbidden is forgotten."""
     cell = running(workpiece="")
     cell.send(ev.WorkpieceChanged("laptop-1", 0))
-    cell.scene(UNSURE, observed(THERE, shannon_entropy=1.5), times=K)
+    cell.scene(UNSURE, object_at(THERE, shannon_entropy=1.5), times=K)
     assert answer(cell, OperatorAnswer(Answer.REMOVE, HERE), OperatorAnswer(Answer.KEEP, THERE))
     cell.send(ev.WorkpieceChanged("laptop-1", 0))
     assert [given.answer for given in cell.state.memory.answers] == [Answer.KEEP]

@@ -14,7 +14,7 @@ def test_a_permit_is_for_one_object_of_one_decision():
     watch.update(Lease("d", 1, 200))
     assert "object 1" in watch.refusal("d", 2)
     assert "decision d" in watch.refusal("e", 1)
-    assert not watch.expired("d", 2)
+    assert not watch.has_expired("d", 2)
 
 
 @given(until=st.integers(-5, 5), now=st.integers(-5, 5), decision=st.sampled_from(["", "d"]))
@@ -40,7 +40,7 @@ def test_a_clock_that_is_put_back_makes_no_permit_longer():
     assert watch.refusal("d", 1) == ""
     steady[0] = 50.6
     assert watch.refusal("d", 1) == "the permit expired 100 ms ago"
-    assert watch.expired("d", 1)
+    assert watch.has_expired("d", 1)
 
 
 def test_a_loss_voids_the_permit_and_is_counted():

@@ -15,7 +15,7 @@ from sticker_uq.gate.judge import judge
 from sticker_uq.gate.permit_consistency import PermitCheck, check_permit, is_slight
 from sticker_uq.gate.policy.signals import OBJECT_NOVELTY
 from sticker_uq.scene import ObjectClass, ObjectVerdict, ObservedObject, Outcome, Reason, Status, Verdict
-from sticker_uq.testing.scenes import ELSEWHERE, HERE, THERE, assessment, observed, rarely_seen
+from sticker_uq.testing.scenes import ELSEWHERE, HERE, THERE, assessment, object_at, rarely_seen
 from test.helpers.gate import (
     LOGO,
     POLICY,
@@ -34,7 +34,7 @@ from test.helpers.gate import (
 )
 
 HALF_COVERED = (100.0, 100.0, 140.0, 160.0)
-TWO_IN_ONE = observed((100.0, 100.0, 240.0, 160.0), duplicated=True)
+TWO_IN_ONE = object_at((100.0, 100.0, 240.0, 160.0), duplicated=True)
 OVER_IT = (140.0, 120.0, 220.0, 190.0)
 BESIDE_THERE = (340.0, 110.0, 440.0, 190.0)
 NEAR, FAR = Reason("above_limit", "risk", 1.25, 1.0), Reason("above_limit", "risk", 2.0, 1.0)
@@ -54,7 +54,7 @@ def revoked(cell: Cell, code: str, subject: str | None = None) -> None:
 
 @given(
     st.lists(
-        st.sampled_from([STICKER, SLIGHTLY_UNSURE, observed(duplicated=True), TWO_IN_ONE, UNSURE]),
+        st.sampled_from([STICKER, SLIGHTLY_UNSURE, object_at(duplicated=True), TWO_IN_ONE, UNSURE]),
         max_size=12,
     )
 )
@@ -72,33 +72,33 @@ def test_the_arm_goes_on_until_a_clear_contradiction_or_k_slight_doubts_in_a_row
 @given(st.tuples(*[st.floats(0.0, 200.0)] * 2, *[st.floats(5.0, 200.0)] * 2), st.floats(0.0, 1.0))
 def test_two_things_in_one_box_are_told_by_its_size(drawn, margin):
     x, y, width, height = drawn
-    (verdict,) = judge(assessment(observed((x, y, x + width, y + height), duplicated=True)), POLICY).verdicts
+    (verdict,) = judge(assessment(object_at((x, y, x + width, y + height), duplicated=True)), POLICY).verdicts
     assert is_slight(verdict, margin, HERE) is (margin > 0.0 and iou(as_box(verdict.object.box), HERE) >= 0.7)
 
 
 @pytest.mark.parametrize(
     ("thing", "slight"),
     [
-        (observed(shannon_entropy=1.34), True),
-        (observed(shannon_entropy=1.36), False),
-        (observed(variation_ratio=0.29), True),
-        (observed(variation_ratio=0.31), False),
-        (observed(mutual_information=0.44), True),
-        (observed(relative_total_variance=0.029), True),
-        (observed(relative_predictive_surface=0.031), False),
-        (observed(detection_rate=0.74), True),
-        (observed(detection_rate=0.72), False),
-        (observed(probabilities=(0.2, 0.09, 0.71)), True),
-        (observed(probabilities=(0.2, 0.11, 0.69)), False),
-        (observed(shannon_entropy=1.2, variation_ratio=0.29), True),
-        (observed(shannon_entropy=1.2, variation_ratio=0.5), False),
-        (observed(duplicated=True), True),
-        (observed(shannon_entropy=1.2, duplicated=True), True),
-        (observed(shannon_entropy=1.36, duplicated=True), False),
+        (object_at(shannon_entropy=1.34), True),
+        (object_at(shannon_entropy=1.36), False),
+        (object_at(variation_ratio=0.29), True),
+        (object_at(variation_ratio=0.31), False),
+        (object_at(mutual_information=0.44), True),
+        (object_at(relative_total_variance=0.029), True),
+        (object_at(relative_predictive_surface=0.031), False),
+        (object_at(detection_rate=0.74), True),
+        (object_at(detection_rate=0.72), False),
+        (object_at(probabilities=(0.2, 0.09, 0.71)), True),
+        (object_at(probabilities=(0.2, 0.11, 0.69)), False),
+        (object_at(shannon_entropy=1.2, variation_ratio=0.29), True),
+        (object_at(shannon_entropy=1.2, variation_ratio=0.5), False),
+        (object_at(duplicated=True), True),
+        (object_at(shannon_entropy=1.2, duplicated=True), True),
+        (object_at(shannon_entropy=1.36, duplicated=True), False),
         (TWO_IN_ONE, False),
         (rarely_seen(passes=4), False),
-        (observed(label=ObjectClass.LOGO, probabilities=(0.1, 0.5, 0.4)), False),
-        (observed(label=ObjectClass.BACKGROUND, probabilities=(0.6, 0.1, 0.3)), False),
+        (object_at(label=ObjectClass.LOGO, probabilities=(0.1, 0.5, 0.4)), False),
+        (object_at(label=ObjectClass.BACKGROUND, probabilities=(0.6, 0.1, 0.3)), False),
         (STICKER, False),
     ],
 )
@@ -131,16 +131,16 @@ def test_only_what_is_asked_about_a_stable_sticker_is_doubted(changes):
 
 # --- what is beyond doubt ---------------------------------------------------------------------------------------------------
 
-LOGO_THERE = observed(THERE, ObjectClass.LOGO)
-OVER = observed(OVER_IT)
-OVERLAPPING = observed((170.0, 100.0, 250.0, 160.0))
+LOGO_THERE = object_at(THERE, ObjectClass.LOGO)
+OVER = object_at(OVER_IT)
+OVERLAPPING = object_at((170.0, 100.0, 250.0, 160.0))
 HIDDEN, STAYS = (
-    observed(box, ObjectClass.LOGO) for box in ((300.0, 300.0, 380.0, 360.0), (370.0, 300.0, 450.0, 360.0))
+    object_at(box, ObjectClass.LOGO) for box in ((300.0, 300.0, 380.0, 360.0), (370.0, 300.0, 450.0, 360.0))
 )
 
 
 def logo(box: tuple[float, ...]) -> ObservedObject:
-    return observed(box, ObjectClass.LOGO)
+    return object_at(box, ObjectClass.LOGO)
 
 
 def scene(
@@ -154,7 +154,7 @@ ALONE = scene(STICKER)
 NEWER: dict[str, tuple[Any, Any, str, str]] = {
     "far beyond a limit": (ALONE, scene(UNSURE), "object_not_removable", "object_not_removable"),
     "half of it, far beyond": (
-        ALONE, scene(observed(HALF_COVERED, shannon_entropy=1.5)), "object_not_removable", "object_not_removable"
+        ALONE, scene(object_at(HALF_COVERED, shannon_entropy=1.5)), "object_not_removable", "object_not_removable"
     ),
     "two things in one": (ALONE, scene(TWO_IN_ONE), "detected_twice", "detected_twice"),
     "in few passes": (ALONE, scene(unstable=[rarely_seen(passes=5)]), "object_not_removable", "object_not_removable"),
@@ -162,15 +162,15 @@ NEWER: dict[str, tuple[Any, Any, str, str]] = {
     "a logo over half": (ALONE, scene(logo(HALF_COVERED)), "logo_at_object", "logo_at_object"),
     "a logo over it": (ALONE, scene(STICKER, logo(OVER_IT)), "object_covered", "object_covered"),
     "a sticker over it": (ALONE, scene(STICKER, OVER), "object_covered", "object_covered"),
-    "lid over it": (ALONE, scene(STICKER, observed(OVER_IT, ObjectClass.BACKGROUND)), "", ""),
-    "a fifth of its box": (ALONE, scene(STICKER, observed((164.0, 100.0, 244.0, 160.0))), "", ""),
-    "more": (ALONE, scene(STICKER, observed((163.0, 100.0, 243.0, 160.0))), "object_covered", "object_covered"),
+    "lid over it": (ALONE, scene(STICKER, object_at(OVER_IT, ObjectClass.BACKGROUND)), "", ""),
+    "a fifth of its box": (ALONE, scene(STICKER, object_at((164.0, 100.0, 244.0, 160.0))), "", ""),
+    "more": (ALONE, scene(STICKER, object_at((163.0, 100.0, 243.0, 160.0))), "object_covered", "object_covered"),
     # it is lifted, displaced, hidden
-    "half of it": (ALONE, scene(observed(HALF_COVERED)), "", ""),
+    "half of it": (ALONE, scene(object_at(HALF_COVERED)), "", ""),
     "displaced": (ALONE, scene(OVER), "object_covered", ""),
-    "elsewhere": (ALONE, scene(observed(ELSEWHERE)), "object_not_found", ""),
+    "elsewhere": (ALONE, scene(object_at(ELSEWHERE)), "object_not_found", ""),
     "gone": (ALONE, scene(), "object_not_found", ""),
-    "lid": (ALONE, scene(observed(HERE, ObjectClass.BACKGROUND)), "object_not_found", ""),
+    "lid": (ALONE, scene(object_at(HERE, ObjectClass.BACKGROUND)), "object_not_found", ""),
     "scene in doubt": (ALONE, scene(STICKER, dil=0.91), "scene_doubtful", ""),
     "both in doubt": (ALONE, scene(SLIGHTLY_UNSURE, dil=0.91), "scene_doubtful", ""),
     "scene slightly in doubt": (ALONE, scene(STICKER, dil=0.65), "", ""),
@@ -185,16 +185,16 @@ NEWER: dict[str, tuple[Any, Any, str, str]] = {
     "half hidden": (scene(STICKER, LOGO_THERE), scene(STICKER, logo((300.0, 100.0, 345.0, 180.0))), "", ""),
     "another one": (scene(STICKER, LOGO_THERE), scene(STICKER, logo(ELSEWHERE)), "", ""),
     "another one, far away": (scene(STICKER, LOGO_THERE), scene(STICKER, logo((500.0, 100.0, 600.0, 180.0))), "", ""),
-    "something else": (scene(STICKER, LOGO_THERE), scene(STICKER, observed(BESIDE_THERE)), "", ""),
+    "something else": (scene(STICKER, LOGO_THERE), scene(STICKER, object_at(BESIDE_THERE)), "", ""),
     "still there": (scene(STICKER, LOGO_THERE), scene(STICKER, LOGO_THERE, logo(BESIDE_THERE)), "", ""),
     "one of two": (scene(STICKER, HIDDEN, STAYS), scene(STICKER, STAYS), "", ""),
     "the object is not its neighbour": (scene(STICKER, OVERLAPPING), ALONE, "", ""),
     "half of it beside a neighbour": (
-        scene(STICKER, observed((130.0, 100.0, 170.0, 160.0))), scene(observed(HALF_COVERED)), "", ""
+        scene(STICKER, object_at((130.0, 100.0, 170.0, 160.0))), scene(object_at(HALF_COVERED)), "", ""
     ),
     "over it from the start": (scene(STICKER, OVERLAPPING), scene(STICKER, OVERLAPPING), "", ""),
     "over it and jitters": (
-        scene(STICKER, observed((150.0, 100.0, 240.0, 160.0))), scene(STICKER, observed((150.0, 120.0, 240.0, 180.0))), "", ""
+        scene(STICKER, object_at((150.0, 100.0, 240.0, 160.0))), scene(STICKER, object_at((150.0, 120.0, 240.0, 180.0))), "", ""
     ),
     "over it in few passes": (scene(STICKER, OVERLAPPING), scene(STICKER, unstable=[rarely_seen(OVER_IT)]), "", ""),
     "in few passes before": (
@@ -230,7 +230,7 @@ def test_a_doubt_about_the_scene_is_noise_until_it_stays():
 
 def test_without_a_margin_or_a_reason_every_doubt_contradicts():
     cell = running(set_to(doubt_margin=0.0)).scene(STICKER, times=K)
-    revoked(cell.scene(observed(shannon_entropy=0.91)), "above_limit", "shannon_entropy")
+    revoked(cell.scene(object_at(shannon_entropy=0.91)), "above_limit", "shannon_entropy")
     state = removing().state
     assert state.permit is not None
     assert state.decision is not None
@@ -265,5 +265,5 @@ def test_an_approved_object_is_no_less_protected():
     cell.scene(UNSURE, times=K)
     cell.send(GoalAccepted(cell.goal))
     assert cell.scene(UNSURE, times=3).phase is Phase.REMOVING, "a person has decided about its numbers"
-    cell.scene(UNSURE, observed(OVER_IT, ObjectClass.LOGO))
+    cell.scene(UNSURE, object_at(OVER_IT, ObjectClass.LOGO))
     revoked(cell, "object_covered", "logo")

@@ -14,7 +14,7 @@ from sticker_uq.gate.plausibility import may_be_removed
 from sticker_uq.gate.state import NOT_CALIBRATED
 from sticker_uq.geometry import Camera, CellGeometry, Plane, ScenePoses, Transform, locate
 from sticker_uq.scene import Exposure, ObjectVerdict, Reason, Status, Verdict
-from sticker_uq.testing.scenes import ELSEWHERE, HERE, SECOND, assessment, observed
+from sticker_uq.testing.scenes import ELSEWHERE, HERE, SECOND, assessment, object_at
 from test.helpers.gate import (
     SETTINGS,
     STICKER,
@@ -170,7 +170,7 @@ CALIBRATED = CellGeometry("base_link", CAMERA, ABOVE, Plane.of([0, 0, 1, -0.2], 
 
 
 def test_a_box_without_a_width_is_refused_and_faults_nothing():
-    cell = located(running(), CALIBRATED, STICKER, observed((10.0, 10.0, 10.0, 50.0), id=1))
+    cell = located(running(), CALIBRATED, STICKER, object_at((10.0, 10.0, 10.0, 50.0), id=1))
     stays_closed(cell, BlockReason.IMPLAUSIBLE_SCENE)
     assert located(cell, CALIBRATED, STICKER, times=K).phase is Phase.PERMITTED
 
@@ -246,7 +246,7 @@ def test_an_image_may_be_stamped_ahead_by_exactly_the_skew():
 
 @pytest.mark.parametrize("box", [(9.0, 9.0, 9.0, 20.0), (9.0, 9.0, 20.0, NAN)])
 def test_what_has_no_place_may_not_be_removed_by_anybodys_word(box):
-    approved = ObjectVerdict(observed(box), Verdict.REMOVE, (), by_operator=True)
+    approved = ObjectVerdict(object_at(box), Verdict.REMOVE, (), by_operator=True)
     assert not may_be_removed(approved)
     assert may_be_removed(replace(approved, object=STICKER))
 

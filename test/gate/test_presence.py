@@ -20,15 +20,15 @@ class Clock:
 def test_a_speaker_is_forgotten_when_it_falls_silent_or_stands_by():
     clock = Clock()
     publishers = GatePublishers(clock)
-    publishers.received("a", active=True)
-    publishers.received("b", active=True)
+    publishers.note_message("a", active=True)
+    publishers.note_message("b", active=True)
     assert publishers.present() == ["a", "b"]
     assert publishers.besides("a") == ["b"]
     clock.now += QUIET_S - 0.1
-    publishers.received("a", active=True)
+    publishers.note_message("a", active=True)
     clock.now += 0.1
     assert publishers.present() == ["a"]
-    publishers.received("a", active=False)
+    publishers.note_message("a", active=False)
     assert publishers.present() == []
 
 
@@ -53,10 +53,10 @@ def test_a_supervisor_that_stands_by_does_not_disturb():
 def test_publishers_that_nobody_heard_are_counted():
     clock = Clock()
     publishers = GatePublishers(clock)
-    publishers.received("own", active=True)
+    publishers.note_message("own", active=True)
     assert publishers.never_received("own", 0) == 0
     assert publishers.never_received("own", 1) == 1
-    publishers.received("a", active=True)
+    publishers.note_message("a", active=True)
     assert publishers.never_received("own", 1) == 0
     assert publishers.never_received("own", 2) == 1
     clock.now += QUIET_S  # it is still there and says nothing any more
@@ -66,15 +66,15 @@ def test_publishers_that_nobody_heard_are_counted():
 def test_one_that_stands_by_need_not_speak_again_until_it_has_gone():
     clock = Clock()
     publishers = GatePublishers(clock)
-    publishers.received("own", active=False)
-    publishers.received("a", active=False)
+    publishers.note_message("own", active=False)
+    publishers.note_message("a", active=False)
     clock.now += 10 * QUIET_S
     assert publishers.never_received("own", 1) == 0
     assert publishers.never_received("own", 2) == 1
     # it has gone: the next one that comes must be heard itself
     assert publishers.never_received("own", 0) == 0
     assert publishers.never_received("own", 1) == 1
-    publishers.received("own", active=True)
+    publishers.note_message("own", active=True)
     assert publishers.never_received("own", 1) == 1
 
 
@@ -119,13 +119,13 @@ def test_another_arm_is_told_from_the_one_before_and_two_are_too_many():
 def succession(*steps: tuple[str, int, int], clock: Clock | None = None) -> Succession:
     made = Succession(clock or Clock())
     for kind, a, b in steps:
-        made.matched(a, b) if kind == "matched" else made.received(a)
+        made.note_matched(a, b) if kind == "matched" else made.note_message(a)
     return made
 
 
 def test_one_publisher_whose_messages_go_on_is_settled():
     numbers = (("received", n, 0) for n in (4, 5, 9))
-    assert succession(("matched", 0, 0), ("matched", 1, 1), *numbers, ("matched", 1, 0)).settled
+    assert succession(("matched", 0, 0), ("matched", 1, 1), *numbers, ("matched", 1, 0)).is_settled
 
 
 @pytest.mark.parametrize(
@@ -143,23 +143,23 @@ def test_one_publisher_whose_messages_go_on_is_settled():
 def test_another_publisher_is_noticed_however_short_it_lives(steps):
     clock = Clock()
     found = succession(*steps, clock=clock)
-    assert not found.settled
+    assert not found.is_settled
     clock.now += SETTLE_S - 0.01
-    assert not found.settled
+    assert not found.is_settled
     clock.now += 0.01
-    assert found.settled
+    assert found.is_settled
 
 
 def test_the_one_that_takes_the_place_of_another_counts_from_one():
     clock = Clock()
     found = succession(("matched", 1, 1), ("received", 70, 0), ("matched", 2, 1), clock=clock)
     clock.now += SETTLE_S
-    found.received(1)
-    found.received(2)
-    assert found.settled
-    found.received(71)
-    found.received(3)
-    assert not found.settled
+    found.note_message(1)
+    found.note_message(2)
+    assert found.is_settled
+    found.note_message(71)
+    found.note_message(3)
+    assert not found.is_settled
 
 
 @given(st.lists(st.tuples(st.booleans(), st.floats(0, 2)), max_size=30))
@@ -167,40 +167,40 @@ def test_nothing_settles_within_the_time_after_a_publisher_has_come(events):
     """Some come beside the first one for no time at all, between messages of it, at any times."""
     clock = Clock()
     watched = Succession(clock)
-    watched.matched(1, 1)
+    watched.note_matched(1, 1)
     ever, last = 1, -float("inf")
     for number, (another, pause) in enumerate(events, 1):
         clock.now += pause
         if another:
             ever, last = ever + 1, clock.now
-        watched.matched(ever, 1)
-        watched.received(number)
-        assert watched.settled == (clock.now - last >= SETTLE_S)
+        watched.note_matched(ever, 1)
+        watched.note_message(number)
+        assert watched.is_settled == (clock.now - last >= SETTLE_S)
         assert watched.changes == ever - 1
 
 
 def test_a_subscription_that_is_made_anew_keeps_its_one_publisher_only():
     same = succession(("matched", 1, 1), ("received", 3, 0))
-    same.renewed()
-    same.matched(1, 1)
-    same.received(4)
-    assert same.settled
+    same.note_renewal()
+    same.note_matched(1, 1)
+    same.note_message(4)
+    assert same.is_settled
     other = succession(("matched", 1, 1), ("received", 3, 0), ("matched", 1, 0))
-    other.renewed()
-    assert not other.settled
+    other.note_renewal()
+    assert not other.is_settled
     before_any = succession(("matched", 1, 0))
-    before_any.renewed()
-    assert before_any.settled
+    before_any.note_renewal()
+    assert before_any.is_settled
 
 
 def test_a_match_that_nobody_knows_for_long_is_a_ghost():
     clock = Clock()
     ghosts = Ghosts(clock)
-    assert not ghosts.lasting(2, 1)
+    assert not ghosts.has_lasted(2, 1)
     clock.now += GHOST_S - 1
-    assert not ghosts.lasting(1, 1)  # it was only slow to be named
-    assert not ghosts.lasting(2, 1)
+    assert not ghosts.has_lasted(1, 1)  # it was only slow to be named
+    assert not ghosts.has_lasted(2, 1)
     clock.now += GHOST_S - 0.01
-    assert not ghosts.lasting(2, 1)
+    assert not ghosts.has_lasted(2, 1)
     clock.now += 0.01
-    assert ghosts.lasting(3, 2)
+    assert ghosts.has_lasted(3, 2)

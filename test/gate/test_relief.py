@@ -9,7 +9,7 @@ from sticker_uq.gate.events import GoalAccepted, OpenIntervention, ReliefReceive
 from sticker_uq.gate.relief import height_mm
 from sticker_uq.gate.state import Relief
 from sticker_uq.scene import FloatArray
-from sticker_uq.testing.scenes import HERE, SECOND, SIZE, THERE, observed
+from sticker_uq.testing.scenes import HERE, SECOND, SIZE, THERE, object_at
 from test.helpers.gate import STICKER, Cell, K, answer, codes, finish, running, set_to
 
 REQUIRED = set_to(min_relief_mm=0.05, max_relief_age_s=2.0)
@@ -45,8 +45,8 @@ def test_a_raised_sticker_is_permitted_and_a_flat_one_asked_about():
 
 
 def test_what_is_raised_goes_first_and_all_else_is_one_question():
-    unsure = observed((500.0, 300.0, 560.0, 360.0), shannon_entropy=1.5)
-    lid = (STICKER, observed(THERE), observed((300.0, 300.0, 400.0, 380.0)), unsure)
+    unsure = object_at((500.0, 300.0, 560.0, 360.0), shannon_entropy=1.5)
+    lid = (STICKER, object_at(THERE), object_at((300.0, 300.0, 400.0, 380.0)), unsure)
     cell = running(REQUIRED).scene(*lid, times=K)
     assert cell.phase is Phase.MONITORING
     values = heights(FLAT, (THERE, RAISED), ((300.0, 300.0, 400.0, 380.0), np.nan))
@@ -94,7 +94,7 @@ def test_one_from_before_the_laptop_came_or_the_arm_moved_is_of_another_scene():
     assert cell.scene(STICKER, times=K).details == ["relief_missing"]
     assert measure(cell, heights(RAISED)).scene(STICKER, times=K).state.open
     finish(cell).scene(times=K)
-    assert cell.scene(observed(THERE), times=K).details == ["relief_missing"]
+    assert cell.scene(object_at(THERE), times=K).details == ["relief_missing"]
 
 
 def test_a_flat_one_revokes_a_permit_that_the_arm_has_not_taken_yet():

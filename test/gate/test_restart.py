@@ -11,7 +11,7 @@ from sticker_uq.gate import Answer, BlockReason, OperatorAnswer, Phase, Policy, 
 from sticker_uq.gate import events as ev
 from sticker_uq.gate.audit.chain import finite
 from sticker_uq.gate.durable import DurableState
-from sticker_uq.testing.scenes import ELSEWHERE, HERE, SECOND, observed
+from sticker_uq.testing.scenes import ELSEWHERE, HERE, SECOND, object_at
 from test.helpers import gate as helpers
 from test.helpers.gate import (
     POLICY,
@@ -71,7 +71,7 @@ def test_what_is_to_be_left_is_left_at_whatever_time_and_under_whatever_policy_t
     cell = asking()
     assert answer(cell, OperatorAnswer(Answer.KEEP, HERE))
     later = restarted(cell, seconds, POLICY.model_copy(update={"max_dil": 0.55}) if other else None)
-    later.scene(STICKER, observed(ELSEWHERE, id=1), times=K + 2)
+    later.scene(STICKER, object_at(ELSEWHERE, id=1), times=K + 2)
     assert later.phase is Phase.PERMITTED
     assert later.state.permit.target.box == ELSEWHERE
     later.send(ev.WorkpieceChanged("laptop-2", later.now))

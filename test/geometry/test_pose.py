@@ -14,7 +14,7 @@ from sticker_uq.geometry import Camera, CellGeometry, Plane, Transform, locate, 
 from sticker_uq.geometry.pose import YAW_VARIANCE
 from sticker_uq.geometry.transforms import quaternion
 from sticker_uq.scene import InvalidInput, ObjectClass, ObservedObject, Outcome, Reason
-from sticker_uq.testing.scenes import assessment, observed
+from sticker_uq.testing.scenes import assessment, object_at
 
 F = 500.0
 CAMERA = Camera((640, 480), np.array([[F, 0, 320.0], [0, F, 240.0], [0, 0, 1.0]]))
@@ -25,7 +25,7 @@ BOX = (370.0, 190.0, 470.0, 240.0)
 
 
 def test_straight_down_a_pixel_is_its_share_of_the_distance():
-    pose = locate(observed(BOX), CELL)
+    pose = locate(object_at(BOX), CELL)
     # 0.8 m below the camera a pixel is 1.6 mm; image right is +x, image down is -y of the arm
     np.testing.assert_allclose(pose.position, [0.4 + 100 * 0.0016, 0.1 + 25 * 0.0016, 0.2], atol=1e-12)
     np.testing.assert_allclose(pose.size, [0.16, 0.08], atol=1e-12)
@@ -39,7 +39,7 @@ def test_straight_down_a_pixel_is_its_share_of_the_distance():
 
 def test_edges_that_move_together_move_the_centre_as_a_whole():
     together = np.array([[4.0, 0, 4, 0], [0, 1, 0, -1], [4, 0, 4, 0], [0, -1, 0, 1]])
-    covariance = np.reshape(locate(observed(BOX, box_covariance=together), CELL).covariance, (6, 6))
+    covariance = np.reshape(locate(object_at(BOX, box_covariance=together), CELL).covariance, (6, 6))
     assert covariance[0, 0] == pytest.approx(4.0 * 0.0016**2)
     assert covariance[1, 1] == pytest.approx(0.0, abs=1e-15)
 
@@ -47,7 +47,7 @@ def test_edges_that_move_together_move_the_centre_as_a_whole():
 def test_a_tilted_lid_is_met_where_the_ray_meets_it():
     # a lid that rises with x: z = x / 2 in the arm's frame; the centre pixel looks along x = 0.4, y = 0.1
     tilted = replace(CELL, lid=Plane.of([-1.0, 0.0, 2.0, 0.0], "lid_plane"))
-    pose = locate(observed((310.0, 230.0, 330.0, 250.0)), tilted)
+    pose = locate(object_at((310.0, 230.0, 330.0, 250.0)), tilted)
     np.testing.assert_allclose(pose.position, [0.4, 0.1, 0.2], atol=1e-12)
     # z out of the lid, towards the camera
     x, y, z, w = pose.orientation
@@ -57,7 +57,7 @@ def test_a_tilted_lid_is_met_where_the_ray_meets_it():
 
 def test_which_side_of_the_plane_its_normal_names_does_not_matter():
     flipped = replace(CELL, lid=Plane.of([0.0, 0.0, -1.0, 0.2], "lid_plane"))
-    assert locate(observed(BOX), flipped) == locate(observed(BOX), CELL)
+    assert locate(object_at(BOX), flipped) == locate(object_at(BOX), CELL)
 
 
 POSES = st.tuples(st.floats(-0.4, 0.4), st.floats(-0.4, 0.4), st.floats(-3, 3))
@@ -67,7 +67,7 @@ POSES = st.tuples(st.floats(-0.4, 0.4), st.floats(-0.4, 0.4), st.floats(-3, 3))
 def test_the_centre_is_seen_in_the_middle_of_the_box(angles, x, y):
     pose = Transform(rotation_of(*angles) @ DOWN.rotation, np.array([0.3, -0.2, 0.9]))
     lens = Camera((640, 480), CAMERA.matrix, "plumb_bob", (-0.2, 0.05, 0.001, -0.001, 0.0))
-    found = locate(observed((x - 40, y - 20, x + 40, y + 20)), replace(CELL, camera=lens, camera_pose=pose))
+    found = locate(object_at((x - 40, y - 20, x + 40, y + 20)), replace(CELL, camera=lens, camera_pose=pose))
     point = np.array([found.position])
     assert found.position[2] == pytest.approx(0.2)
     np.testing.assert_allclose(lens.project(pose.inverse(point)), [[x, y]], atol=1e-5)
@@ -82,8 +82,8 @@ def test_the_covariance_is_what_many_noisy_boxes_show():
         CELL, camera=lens, camera_pose=Transform(rotation_of(0.6, 0.3, 0.3) @ DOWN.rotation, DOWN.translation)
     )
     boxes = random.multivariate_normal(BOX, box_covariance, 2000)
-    points = np.array([locate(observed(box), cell).position for box in boxes])
-    predicted = np.reshape(locate(observed(BOX, box_covariance=box_covariance), cell).covariance, (6, 6))[
+    points = np.array([locate(object_at(box), cell).position for box in boxes])
+    predicted = np.reshape(locate(object_at(BOX, box_covariance=box_covariance), cell).covariance, (6, 6))[
         :3, :3
     ]
     sampled = np.cov(points.T)
@@ -105,18 +105,18 @@ def test_the_covariance_is_what_many_noisy_boxes_show():
 )
 def test_a_lid_that_the_camera_cannot_see_is_refused(cell, text):
     with pytest.raises(InvalidInput, match=text):
-        locate(observed((300.0, 230.0, 340.0, 250.0)), cell)
+        locate(object_at((300.0, 230.0, 340.0, 250.0)), cell)
 
 
 def test_a_place_that_only_a_person_drew_has_a_pose_without_a_covariance():
-    pose = locate(ObservedObject.drawn(3, ObjectClass.STICKER, np.array(BOX)), CELL)
-    assert pose.position == locate(observed(BOX), CELL).position
+    pose = locate(ObservedObject.from_operator(3, ObjectClass.STICKER, np.array(BOX)), CELL)
+    assert pose.position == locate(object_at(BOX), CELL).position
     assert np.isnan(np.reshape(pose.covariance, (6, 6))[:2, :2]).all()
 
 
 def test_a_scene_has_the_poses_of_its_objects_or_says_what_is_missing():
-    logo = observed((100.0, 100.0, 140.0, 130.0), ObjectClass.LOGO)
-    decision = judge(assessment(observed(BOX), logo), Policy())
+    logo = object_at((100.0, 100.0, 140.0, 130.0), ObjectClass.LOGO)
+    decision = judge(assessment(object_at(BOX), logo), Policy())
     assert decision.outcome is Outcome.WORK
     located = locate_all(decision, (640, 480), CELL)
     assert set(located.poses) == {0, 1}
@@ -131,9 +131,9 @@ def test_only_an_object_that_may_be_removed_must_be_located():
     # the lens model ends between the two
     folding = replace(CELL, camera=Camera((640, 480), CAMERA.matrix, "plumb_bob", (-0.9, 0.0, 0.0, 0.0)))
     inside, outside = (300.0, 230.0, 340.0, 250.0), (580.0, 20.0, 620.0, 40.0)
-    decision = judge(assessment(observed(inside), observed(outside, ObjectClass.LOGO)), Policy())
+    decision = judge(assessment(object_at(inside), object_at(outside, ObjectClass.LOGO)), Policy())
     assert locate_all(decision, (640, 480), folding).problem is None
-    decision = judge(assessment(observed(inside, ObjectClass.LOGO), observed(outside)), Policy())
+    decision = judge(assessment(object_at(inside, ObjectClass.LOGO), object_at(outside)), Policy())
     problem = locate_all(decision, (640, 480), folding).problem
     assert (problem.code, dict(problem.values)["object"]) == ("object_not_located", 1)
 
@@ -169,7 +169,7 @@ def test_a_plane_moves_with_its_points(roll, pitch, x):
     plane = Plane.of([0.1, -0.4, 2.0, 0.7], "lid")
     on_it = np.array([0.3, 0.5, -(0.03 - 0.2 + 0.7) / 2.0])
     assert plane.normal @ on_it + plane.offset == pytest.approx(0.0)
-    moved = plane.moved(transform)
+    moved = plane.transform_by(transform)
     assert moved.normal @ transform(on_it) + moved.offset == pytest.approx(0.0, abs=1e-9)
     np.testing.assert_allclose(transform.inverse(transform(on_it)), on_it, atol=1e-12)
 

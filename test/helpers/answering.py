@@ -32,9 +32,9 @@ def said_from_labels(question: Question, record: Record) -> Said:
         for sticker, harms in zip(on, harm, strict=True)
     ]
     same = [on[i] == on[j] if on[i] >= 0 and on[j] >= 0 else None for i, j in question.pairs]
-    other = not set(range(record.sticker_count)) <= met.peeled
+    other = not set(range(record.sticker_count)) <= met.peeled_stickers
     return answers, same, other
 
 
 def answer_from_labels(question: Question, record: Record) -> Answered:
-    return question.answered(*said_from_labels(question, record))
+    return question.with_answers(*said_from_labels(question, record))

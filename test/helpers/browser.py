@@ -89,7 +89,7 @@ class FakeCell:
 
     heat = picture
 
-    def watched(self, pages: int, heat: int) -> None:
+    def note_viewers(self, pages: int, heat: int) -> None:
         """Nothing follows from it here."""
 
     def wrong_token(self, address: str, lately: int, ever: int) -> None:

@@ -39,7 +39,7 @@ from sticker_uq.scene import (
     Status,
     Verdict,
 )
-from sticker_uq.testing.scenes import HERE, MS, SECOND, SIZE, assessment, observed, rarely_seen
+from sticker_uq.testing.scenes import HERE, MS, SECOND, SIZE, assessment, object_at, rarely_seen
 from test.helpers.gate import (
     POLICY,
     SETTINGS,
@@ -68,23 +68,23 @@ Template = tuple[SceneDecision, SceneFacts]
 @cache
 def scenes() -> dict[str, SceneAssessment]:
     """Each kind of scene."""
-    sticker, logo = observed(), observed(label=ObjectClass.LOGO)
+    sticker, logo = object_at(), object_at(label=ObjectClass.LOGO)
     return {
         "sticker": assessment(sticker),
         "logo": assessment(logo),
-        "unsure": assessment(observed(shannon_entropy=1.5)),
-        "slightly unsure": assessment(observed(shannon_entropy=1.2)),
-        "seen twice": assessment(observed(duplicated=True)),
-        "two in one": assessment(observed((100.0, 100.0, 240.0, 160.0), duplicated=True)),
+        "unsure": assessment(object_at(shannon_entropy=1.5)),
+        "slightly unsure": assessment(object_at(shannon_entropy=1.2)),
+        "seen twice": assessment(object_at(duplicated=True)),
+        "two in one": assessment(object_at((100.0, 100.0, 240.0, 160.0), duplicated=True)),
         "empty": assessment(),
         "dubious": assessment(sticker, dil=0.9),
         "approved logo": assessment(logo),
         "failed": assessment(sticker, status=Status.FAILED),
-        "not finite": assessment(observed(mutual_information=float("nan"))),
+        "not finite": assessment(object_at(mutual_information=float("nan"))),
         "other size": assessment(sticker, image_size=(320, 240)),
         "dark": assessment(sticker, exposure=Exposure(2.0, 0.99, 0.0)),
         "of two cameras": assessment(sticker, image_publishers=TWO),
-        "logo over it": assessment(sticker, observed((160.0, 140.0, 200.0, 180.0), ObjectClass.LOGO)),
+        "logo over it": assessment(sticker, object_at((160.0, 140.0, 200.0, 180.0), ObjectClass.LOGO)),
         "forged logo": assessment(logo),
         "forged rare": assessment(unstable=[rarely_seen()]),
     }
@@ -289,11 +289,11 @@ def abstract(state: GateState, now: int) -> Hashable:
 
 SEEDS: dict[str, Callable[[], Cell]] = {
     "start": lambda: Cell(SETTINGS),
-    "monitoring": lambda: running(SETTINGS).scene(observed(), times=K - 1),
+    "monitoring": lambda: running(SETTINGS).scene(object_at(), times=K - 1),
     "permitted": lambda: permitted(SETTINGS),
     "removing": lambda: removing(SETTINGS),
     "verifying": lambda: verifying(SETTINGS),
-    "verified": lambda: verifying(SETTINGS).scene(times=K).scene(observed(), times=K - 1),
+    "verified": lambda: verifying(SETTINGS).scene(times=K).scene(object_at(), times=K - 1),
     "asking": lambda: asking(SETTINGS),
     "faulted": lambda: faulted(SETTINGS),
 }

@@ -19,14 +19,14 @@ from sticker_uq.gate import (
 from sticker_uq.gate import events as ev
 from sticker_uq.gate.box_overlap import Box
 from sticker_uq.scene import Exposure, ImageCheck, ObjectClass, ObservedObject, Reason, SceneAssessment
-from sticker_uq.testing.scenes import MS, SECOND, SIZE, START, assessment, observed
+from sticker_uq.testing.scenes import MS, SECOND, SIZE, START, assessment, object_at
 from test.helpers.witness import POLICY, SETTINGS, K, Witness
 
-STICKER = observed()
-UNSURE = observed(shannon_entropy=1.5)
-SLIGHTLY_UNSURE = observed(shannon_entropy=1.2)
-LOGO = observed(label=ObjectClass.LOGO)
-NEARBY = observed((105.0, 103.0, 185.0, 163.0))
+STICKER = object_at()
+UNSURE = object_at(shannon_entropy=1.5)
+SLIGHTLY_UNSURE = object_at(shannon_entropy=1.2)
+LOGO = object_at(label=ObjectClass.LOGO)
+NEARBY = object_at((105.0, 103.0, 185.0, 163.0))
 CANCELLED = ev.RemovalCode.OPERATOR_ABORT
 LIT = Exposure(120.0, 0.0, 0.0)
 
@@ -146,7 +146,7 @@ def running(settings: GateSettings = SETTINGS, workpiece: str = "laptop-1", poli
 
 
 def permitted(settings: GateSettings = SETTINGS) -> Cell:
-    cell = running(settings).scene(observed(), times=K)
+    cell = running(settings).scene(object_at(), times=K)
     assert cell.phase is Phase.PERMITTED
     return cell
 
@@ -167,7 +167,7 @@ def verifying(settings: GateSettings = SETTINGS) -> Cell:
 
 
 def asking(settings: GateSettings = SETTINGS) -> Cell:
-    cell = running(settings).scene(observed(shannon_entropy=1.5), times=K)
+    cell = running(settings).scene(object_at(shannon_entropy=1.5), times=K)
     assert cell.phase is Phase.INTERVENTION
     return cell
 

@@ -164,7 +164,7 @@ class PreparedCell(FakeCell):
                 held=wanted.command == "hold",
             )
         self.state.put("gate", self.gate)
-        self.state.happened(time.time_ns(), wanted.command, name=person.name)
+        self.state.add_event(time.time_ns(), wanted.command, name=person.name)
         return await super().command(wanted, person)
 
 
@@ -208,7 +208,7 @@ def _spot_check(cell: PreparedCell) -> None:
 def _held(cell: PreparedCell) -> None:
     cell.state.put("gate", cell.gate)
     cell.gate = gate("blocked", held=True)
-    cell.state.happened(time.time_ns(), "hold", name="Grace")
+    cell.state.add_event(time.time_ns(), "hold", name="Grace")
 
 
 def _fault(cell: PreparedCell) -> None:
@@ -218,13 +218,13 @@ def _fault(cell: PreparedCell) -> None:
         "arm_failed",
         details=(reason("arm_reported", "stale_permit", detail="the permit expired 50 ms ago"),),
     )
-    cell.state.happened(time.time_ns(), "gate_fault", cell.gate["closed"])
+    cell.state.add_event(time.time_ns(), "gate_fault", cell.gate["closed"])
 
 
 def _drift(cell: PreparedCell) -> None:
     changed = reason("drift", "sharpness", count=212, rate=0.001)
     cell.gate = gate("blocked", "assumption", details=(changed,))
-    cell.state.happened(time.time_ns(), "gate_blocked", [*cell.gate["closed"], changed])
+    cell.state.add_event(time.time_ns(), "gate_blocked", [*cell.gate["closed"], changed])
 
 
 def _removing(cell: PreparedCell) -> None:
@@ -270,7 +270,7 @@ def prepared(name: str, punctual: bool = False, **settings: Any) -> Iterator[tup
     cell = PreparedCell(state)
     state.put("workpiece", "laptop-7-5")
     state.put("scene", cell.scene("keep", "remove", "remove", stamp="2000"))
-    state.happened(time.time_ns(), "arrived", name="laptop-7-5")
+    state.add_event(time.time_ns(), "arrived", name="laptop-7-5")
     for node in ("detector", "supervisor"):
         state.report(node, "lifecycle", 0, "active")
     SCENES[name](cell)

@@ -14,7 +14,7 @@ from sticker_uq.nodes.common.conversions import box_to_msg, scene_to_msg
 from sticker_uq.nodes.supervisor.node import SupervisorNode
 from sticker_uq.scene import ObservedObject
 from sticker_uq.testing.bench import Bench, overrides
-from sticker_uq.testing.scenes import HERE, assessment, observed
+from sticker_uq.testing.scenes import HERE, assessment, object_at
 from sticker_uq_msgs.action import RemoveSticker
 from sticker_uq_msgs.msg import (
     ArmStatus,
@@ -29,8 +29,8 @@ from sticker_uq_msgs.msg import (
 )
 from sticker_uq_msgs.srv import ResolveIntervention
 
-STICKER = observed()
-UNSURE = observed(probabilities=(0.3, 0.1, 0.6), shannon_entropy=1.5)
+STICKER = object_at()
+UNSURE = object_at(probabilities=(0.3, 0.1, 0.6), shannon_entropy=1.5)
 Result = RemoveSticker.Result
 
 

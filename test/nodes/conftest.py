@@ -6,14 +6,14 @@ from collections.abc import Iterator
 import pytest
 
 from sticker_uq.testing.arm import ArmBench
-from sticker_uq.testing.bench import Bench, running_bench
+from sticker_uq.testing.bench import Bench, run_bench
 from test.nodes.fake_perception import Script
 
 
 @pytest.fixture
 def bench(ros_domain: int) -> Iterator[Bench]:
     """A probe and an executor on a domain of their own."""
-    with running_bench() as made:
+    with run_bench() as made:
         yield made
 
 

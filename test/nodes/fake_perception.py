@@ -54,7 +54,7 @@ class FakePerception:
     def shortage(self) -> str:
         return self._script.shortage
 
-    ungraphed = ""
+    graph_problems = ""
 
     def warm_up(self) -> None:
         self._script.warm_ups += 1

@@ -14,7 +14,7 @@ from sticker_uq.perception import Perception, PerceptionSettings
 from sticker_uq.perception.close_ups import LEARNED_ZOOM, ZOOM, close_ups, look_closely
 from sticker_uq.plain import to_plain
 from sticker_uq.scene import Detections, ObjectClass, Status
-from sticker_uq.testing.scenes import observed
+from sticker_uq.testing.scenes import object_at
 from test.helpers.laptops import laptop
 from test.helpers.models import picture, small_weights
 from test.perception.test_pipeline import perception
@@ -94,7 +94,7 @@ class SeesStickers:
 )
 def test_passes_and_close_up_tell_together_whether_background_is_a_sticker(vector, score, seen):
     label = ObjectClass(int(np.argmax(vector)))
-    one = observed(label=label, probabilities=vector, box=(40, 40, 60, 60))
+    one = object_at(label=label, probabilities=vector, box=(40, 40, 60, 60))
     (looked,) = look_closely(SeesStickers(score), np.zeros((480, 640, 3), np.uint8), (one,))
     assert (looked.label, looked.close_up) == (seen, pytest.approx(score))
     assert looked.probabilities.tolist() == one.probabilities.tolist()
@@ -107,7 +107,7 @@ shares = st.tuples(*[st.floats(0.001, 1)] * 3).map(lambda v: np.array(v, np.floa
 def test_what_is_sooner_a_logo_never_becomes_a_sticker_and_a_sticker_stays_one(vector, score, passes):
     label = ObjectClass(int(np.argmax(vector)))
     rate = passes / 20
-    one = observed((40, 40, 60, 60), label, tuple(vector), passes=passes, detection_rate=rate)
+    one = object_at((40, 40, 60, 60), label, tuple(vector), passes=passes, detection_rate=rate)
     (looked,) = look_closely(SeesStickers(score), np.zeros((480, 640, 3), np.uint8), (one,))
     if looked.label is ObjectClass.STICKER:
         assert vector[ObjectClass.STICKER] >= vector[ObjectClass.LOGO]
@@ -131,7 +131,7 @@ def test_a_box_lies_in_its_close_up_enlarged_and_mirrored(count, pictures, side,
     assert [len(parts) for _, parts in made] == [*[16] * (pictures - 1), count - 16 * (pictures - 1)]
     for shown, parts in made:
         assert shown.shape == image.shape
-        for x1, y1, x2, y2 in np.concatenate([part.shown(box[None]) for part in parts]):
+        for x1, y1, x2, y2 in np.concatenate([part.project_boxes(box[None]) for part in parts]):
             assert (x2 - x1, y2 - y1) == pytest.approx((zoom * side, zoom * side), rel=0.04)
             inside = shown[round(y1) + 1 : round(y2) - 1, round(x1) + 1 : round(x2) - 1].astype(float)
             assert inside[:, 0, 0] == pytest.approx(box[2], abs=2)  # its right edge is on the left
@@ -156,6 +156,6 @@ def test_every_box_is_whole_in_a_cell_of_its_own(width, height, corners):
         assert shown.shape == (height, width, 3)
         for number, part in enumerate(parts):
             row, column = divmod(number, 4)
-            ((x1, y1, x2, y2),) = part.shown(next(left)[None]).tolist()
+            ((x1, y1, x2, y2),) = part.project_boxes(next(left)[None]).tolist()
             assert column * wide - 1 <= x1 <= x2 <= (column + 1) * wide + 1
             assert row * high - 1 <= y1 <= y2 <= (row + 1) * high + 1

@@ -26,7 +26,7 @@ from sticker_uq.perception.novelty.network import (
 )
 from sticker_uq.perception.novelty.quality import Auroc, NoveltyQuality
 from sticker_uq.scene import InvalidInput, Outcome, SceneAssessment, Status, Verdict
-from sticker_uq.testing.scenes import observed
+from sticker_uq.testing.scenes import object_at
 from test.helpers.laptops import laptop
 
 pytestmark = pytest.mark.usefixtures("small_packaged")
@@ -76,9 +76,9 @@ def test_an_object_is_as_novel_as_the_cells_that_its_box_touches(box, expected):
 def test_nothing_is_measured_without_network_or_head():
     nowhere = ImageNovelty()
     assert math.isnan(nowhere.scene)
-    (one,) = nowhere.on([replace(observed(), novelty=math.nan)])
+    (one,) = nowhere.on([replace(object_at(), novelty=math.nan)])
     assert math.isnan(one.novelty)
-    (one,) = places().on([replace(observed(), box=np.array([0, 0, 160, 120], np.float32))])
+    (one,) = places().on([replace(object_at(), box=np.array([0, 0, 160, 120], np.float32))])
     assert one.novelty == pytest.approx(0.8)
 
 

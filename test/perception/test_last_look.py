@@ -14,11 +14,17 @@ from hypothesis import strategies as st
 
 from sticker_uq.detection.detector import load_detector
 from sticker_uq.perception import Perception, PerceptionSettings
-from sticker_uq.perception.front import FrontHead, front_maps, front_picture, save_front_head, shown_in_front
+from sticker_uq.perception.front import (
+    FrontHead,
+    front_maps,
+    front_picture,
+    front_probability,
+    save_front_head,
+)
 from sticker_uq.perception.novelty.photo_network import load_photo_network
 from sticker_uq.perception.patches import Patches, PatchHead, read_patch_head, save_patch_head
 from sticker_uq.scene import InvalidInput, ObjectClass
-from sticker_uq.testing.scenes import SURE, observed
+from sticker_uq.testing.scenes import SURE, object_at
 from test.helpers.models import DEFAULT_MODEL, small_weights
 
 SETTINGS = partial(PerceptionSettings, device="cpu", passes=3, novelty=False)
@@ -90,15 +96,15 @@ AROUND = (10.0, 20.0, 30.0, 40.0)
 
 
 def test_what_an_object_explains_is_not_missed():
-    first, second = PATCHES.places(PATCHES.unexplained(()), 0.3)
+    first, second = PATCHES.places(PATCHES.unexplained_map(()), 0.3)
     assert (first.box.tolist(), second.box.tolist()) == (list(AROUND), [70.0, 50.0, 80.0, 60.0])
     assert (first.objectness, second.objectness) == pytest.approx((0.9, 0.4))
     for label in (ObjectClass.STICKER, ObjectClass.LOGO):
-        (place,) = PATCHES.places(PATCHES.unexplained([observed(AROUND, label)]), 0.3)
+        (place,) = PATCHES.places(PATCHES.unexplained_map([object_at(AROUND, label)]), 0.3)
         assert place.objectness == pytest.approx(0.4)
-    unsure = observed(AROUND, probabilities=(0.1, 0.0, 0.9), detection_rate=0.3)
-    for left_alone in (observed(AROUND, ObjectClass.BACKGROUND, SURE[ObjectClass.BACKGROUND]), unsure):
-        assert PATCHES.unexplained([left_alone]).max() == pytest.approx(0.9)
+    unsure = object_at(AROUND, probabilities=(0.1, 0.0, 0.9), detection_rate=0.3)
+    for left_alone in (object_at(AROUND, ObjectClass.BACKGROUND, SURE[ObjectClass.BACKGROUND]), unsure):
+        assert PATCHES.unexplained_map([left_alone]).max() == pytest.approx(0.9)
 
 
 @given(
@@ -109,8 +115,8 @@ def test_what_an_object_explains_is_not_missed():
 def test_more_objects_never_leave_more_unexplained(corners, label, seed):
     values = np.random.default_rng(seed).random((6, 8)).astype(np.float32)
     patches = Patches(values, (10.0, 10.0))
-    objects = [observed((*np.minimum(c[:2], c[2:]), *np.maximum(c[:2], c[2:])), label) for c in corners]
-    fewer, more = patches.unexplained(objects[1:]), patches.unexplained(objects)
+    objects = [object_at((*np.minimum(c[:2], c[2:]), *np.maximum(c[:2], c[2:])), label) for c in corners]
+    fewer, more = patches.unexplained_map(objects[1:]), patches.unexplained_map(objects)
     assert (more <= fewer).all()
     assert set(np.unique(more)) <= {0.0, *np.unique(values)}
 
@@ -122,15 +128,15 @@ def test_pictures_of_any_shape_are_looked_at(size):
     assert (small == 200).all()
     cells = FrontHead().eval()(front_maps(load_photo_network(), small))
     assert min(cells.shape) >= 1
-    assert 0.0 < shown_in_front(cells) < 1.0
+    assert 0.0 < front_probability(cells) < 1.0
 
 
 def test_a_single_cell_is_no_hand():
     cells = torch.full((1, 1, 5, 5), -9.0)
     cells[0, 0, 0, :2] = 9.0
-    assert shown_in_front(cells) < 0.01
+    assert front_probability(cells) < 0.01
     cells[0, 0, 1, 0] = 2.0
-    assert shown_in_front(cells) == pytest.approx(0.88, abs=0.01)
+    assert front_probability(cells) == pytest.approx(0.88, abs=0.01)
 
 
 def test_a_head_for_another_photo_network_is_refused(weights, tmp_path):

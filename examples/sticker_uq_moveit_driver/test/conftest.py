@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sticker_uq.cell.transport import free_domain
-from sticker_uq.testing.bench import Bench, local_environment, running_bench
+from sticker_uq.testing.bench import Bench, local_environment, run_bench
 
 
 @pytest.fixture
@@ -16,5 +16,5 @@ def bench(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Bench]:
     with free_domain() as domain:
         for name, value in local_environment(domain, tmp_path / "ros_log").items():
             monkeypatch.setenv(name, value)
-        with running_bench() as made:
+        with run_bench() as made:
             yield made

@@ -51,7 +51,7 @@ class OneDnn(nn.Conv2d):
         return made
 
     def input_gradient(self, gradient: Tensor) -> Tensor:
-        return convolve(gradient, self._turned, None, self.kernel_size[0] - 1 - int(self.padding[0]))
+        return convolve(gradient, self._gradient_weight, None, self.kernel_size[0] - 1 - int(self.padding[0]))
 
     @property
     def _turns(self) -> bool:
@@ -61,7 +61,7 @@ class OneDnn(nn.Conv2d):
         return square and plain and int(self.padding[0]) < self.kernel_size[0]
 
     @cached_property
-    def _turned(self) -> Tensor:
+    def _gradient_weight(self) -> Tensor:
         return gradient_filters(self.weight)
 
 
@@ -123,21 +123,21 @@ class Winograd(OneDnn):
     def forward_only(self, x: Tensor) -> Tensor:
         if not _worth_it(x):
             return super().forward_only(x)
-        return _filter(x, self.transformed, self.bias)
+        return _filter(x, self.transformed_weight, self.bias)
 
     def input_gradient(self, gradient: Tensor) -> Tensor:
         """As of :class:`OneDnn`; the gradient is filtered like the input."""
         if not _worth_it(gradient):
             return super().input_gradient(gradient)
-        return _filter(gradient, self._transformed_turned, None)
+        return _filter(gradient, self._transformed_gradient_weight, None)
 
     # made when first needed: small maps never do
     @cached_property
-    def transformed(self) -> Tensor:
+    def transformed_weight(self) -> Tensor:
         return _transform(self.weight)
 
     @cached_property
-    def _transformed_turned(self) -> Tensor:
+    def _transformed_gradient_weight(self) -> Tensor:
         return _transform(gradient_filters(self.weight))
 
 

@@ -18,7 +18,7 @@ from torchvision.ops import clip_boxes_to_image, nms
 
 from sticker_uq.detection.features import Features, Maps
 from sticker_uq.detection.models.faster_rcnn import FasterRcnn
-from sticker_uq.detection.selection import Rows, all_finite, decoded, softmax_distribution, top_ranked
+from sticker_uq.detection.selection import Rows, all_finite, decode_deltas, softmax_distribution, top_ranked
 from sticker_uq.detection.settings import DetectorSettings
 from sticker_uq.detection.transfer import to_device
 
@@ -127,7 +127,7 @@ class FastFasterRcnn(FasterRcnn):
             index = self._largest(values, min(rpn.pre_nms_top_n(), values.shape[1]))
             rows = moves.permute(0, 2, 3, 1).reshape(len(values), -1, 4)
             chosen = rows.gather(1, index[..., None].expand(-1, -1, 4)).to(torch.float32)
-            boxes = decoded(rpn.box_coder, chosen.view(-1, 4), own[index].view(-1, 4)).view_as(chosen)
+            boxes = decode_deltas(rpn.box_coder, chosen.view(-1, 4), own[index].view(-1, 4)).view_as(chosen)
             best.append((boxes, torch.sigmoid(values.gather(1, index).to(torch.float32))))
         return best
 
@@ -188,7 +188,7 @@ def greedy_nms(boxes: Tensor, usable: Tensor, threshold: float) -> Tensor:
     overlaps = boxes.new_empty((len(boxes), count, count), dtype=torch.float16)
     at_once = max(1, _PAIRS_AT_ONCE // max(1, count**2))
     for part, result in zip(boxes.split(at_once), overlaps.split(at_once), strict=True):
-        result.copy_(_suppressing(part, threshold))
+        result.copy_(_suppression_matrix(part, threshold))
     kept = usable
     while True:
         for _ in range(ROUNDS):
@@ -200,7 +200,7 @@ def greedy_nms(boxes: Tensor, usable: Tensor, threshold: float) -> Tensor:
             return kept
 
 
-def _suppressing(boxes: Tensor, threshold: float) -> Tensor:
+def _suppression_matrix(boxes: Tensor, threshold: float) -> Tensor:
     """Whether box i would suppress box j of its group, i < j, (G, K, K) bool.
 
     In float32 and in the order of torchvision's operations, so that no pair is judged differently.

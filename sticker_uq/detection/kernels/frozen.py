@@ -77,12 +77,12 @@ def _fold(parent: nn.Module) -> None:
     before: nn.Conv2d | None = None
     for name, child in list(parent.named_children()):
         if before is not None and isinstance(child, nn.BatchNorm2d | FrozenBatchNorm2d):
-            before.weight, before.bias = _folded(before, child)
+            before.weight, before.bias = _fold_norm(before, child)
             setattr(parent, name, nn.Identity())
         before = child if isinstance(child, nn.Conv2d) else None
 
 
-def _folded(conv: nn.Conv2d, norm: Any) -> tuple[nn.Parameter, nn.Parameter]:
+def _fold_norm(conv: nn.Conv2d, norm: Any) -> tuple[nn.Parameter, nn.Parameter]:
     weight, bias = fuse_conv_bn_weights(
         conv.weight, conv.bias, norm.running_mean, norm.running_var, norm.eps, norm.weight, norm.bias
     )

@@ -135,10 +135,10 @@ class GraphedStages:
             return rows
 
         def candidates(held: Features, keys: Tensor) -> Rows:
-            return self._rows(held, dropout.given(keys), score_floor)
+            return self._rows(held, dropout.with_keys(keys), score_floor)
 
         keys = dropout.keys(range(self._calls[shapes]))
-        return self._captured_rows("passes", candidates, features, (keys,), score_floor)
+        return self._run_rows("passes", candidates, features, (keys,), score_floor)
 
     def plain_rows(self, features: Features, score_floor: float) -> Rows:
         """The candidates of ``Family.head_outputs`` for ``features`` in single precision, without dropout and gradients."""
@@ -146,9 +146,9 @@ class GraphedStages:
         def candidates(held: Features) -> Rows:
             return self._exact.head_outputs(held, self._exact.head_maps(held, no_dropout), score_floor).rows
 
-        return self._captured_rows("detect", candidates, features, (), score_floor)
+        return self._run_rows("detect", candidates, features, (), score_floor)
 
-    def _captured_rows(
+    def _run_rows(
         self,
         stage: str,
         candidates: Callable[..., Rows],

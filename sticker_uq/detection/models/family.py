@@ -13,7 +13,7 @@ from torchvision.models.detection.image_list import ImageList
 
 from sticker_uq.detection.dropout import Dropout
 from sticker_uq.detection.features import Features, Maps
-from sticker_uq.detection.selection import Rows, all_finite, decoded, strongest
+from sticker_uq.detection.selection import Rows, all_finite, decode_deltas, strongest
 
 Deltas = Callable[[int | Tensor, Tensor], Tensor]
 
@@ -75,7 +75,7 @@ def anchor_outputs(
     """
 
     def boxes(number: int | Tensor, rows: Tensor) -> Tensor:
-        return decoded(model.box_coder, deltas(number, rows), anchors[rows])
+        return decode_deltas(model.box_coder, deltas(number, rows), anchors[rows])
 
     numbers, chosen = strongest(probabilities, score_floor)
     rows = Rows(boxes(numbers, chosen), probabilities[numbers, chosen], numbers, finite)

@@ -9,7 +9,7 @@ from sticker_uq.detection.dropout import Dropout
 from sticker_uq.detection.features import Features, Maps
 from sticker_uq.detection.models.family import HeadOutputs
 from sticker_uq.detection.models.pyramid import PyramidModel
-from sticker_uq.detection.selection import Rows, check_finite, decoded, softmax_distribution, strongest
+from sticker_uq.detection.selection import Rows, check_finite, decode_deltas, softmax_distribution, strongest
 
 
 class FasterRcnn(PyramidModel):
@@ -31,7 +31,7 @@ class FasterRcnn(PyramidModel):
         flat = torch.cat([d[0].permute(1, 2, 0).reshape(-1, 4) for d in columns])
 
         def decode_boxes(index: Tensor) -> Tensor:
-            return decoded(rpn.box_coder, flat[index], anchors[index])
+            return decode_deltas(rpn.box_coder, flat[index], anchors[index])
 
         return HeadOutputs(tuple(objectness), anchors, decode_boxes, rows)
 
@@ -59,7 +59,7 @@ class FasterRcnn(PyramidModel):
         vectors = probabilities[pass_index, chosen]
         labels = vectors[:, 1:].argmax(dim=1) + 1
         own_class = deltas.unflatten(2, (-1, 4))[pass_index, chosen, labels].to(torch.float32)
-        found = decoded(self._model.roi_heads.box_coder, own_class, boxes[pass_index, chosen])
+        found = decode_deltas(self._model.roi_heads.box_coder, own_class, boxes[pass_index, chosen])
         return Rows(found, vectors, pass_index)
 
     def _propose(self, features: Features, maps: Maps, objectness: Maps, deltas: Maps) -> Maps:

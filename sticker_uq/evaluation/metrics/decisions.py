@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from sticker_uq.evaluation.metrics.matching import MATCH_IOU, best_overlap, overlapping, shares_inside
+from sticker_uq.evaluation.metrics.matching import MATCH_IOU, best_overlap, find_overlapping, shares_inside
 from sticker_uq.evaluation.metrics.statistics import clopper_pearson
 from sticker_uq.gate.box_overlap import area, as_box, covered_share
 from sticker_uq.io.coco import LabelledImage
@@ -89,7 +89,7 @@ class Met:
     logo: NDArray[np.bool_] | None
 
     @property
-    def peeled(self) -> set[int]:
+    def peeled_stickers(self) -> set[int]:
         return set(self.sticker.tolist()) - {-1}
 
 
@@ -116,7 +116,7 @@ class DecisionCounts:
 
         ``end``: what :func:`sticker_uq.gate.judge.once_peeled` makes of it.
         """
-        met = met_labels(released_by(decision), boxes, labels, self._match_iou)
+        met = met_labels(released_regions(decision), boxes, labels, self._match_iou)
         self.add_met(unit, int((labels == ObjectClass.STICKER).sum()), met, decision, end)
 
     def add_met(
@@ -132,13 +132,13 @@ class DecisionCounts:
         self._removed += len(np.unique(met.sticker[~met.harm]))
         self._told_logos &= met.logo is not None
         self._on_logo += 0 if met.logo is None else int(met.logo.sum())
-        self._ends[unit] = end.outcome is Outcome.CLEAN, len(met.peeled) < stickers
+        self._ends[unit] = end.outcome is Outcome.CLEAN, len(met.peeled_stickers) < stickers
         for verdict in decision.verdicts:
             # in a scene that is asked about as a whole nothing is removed either
             held = verdict.verdict is Verdict.REMOVE and decision.outcome is not Outcome.WORK
             self._verdicts[Verdict.ASK if held else verdict.verdict] += 1
 
-    def measured(self) -> Measured:
+    def measure(self) -> Measured:
         images, total = len(self._ends), sum(self._verdicts.values())
         alone = {unit: dirty for unit, (finished, dirty) in self._ends.items() if finished}
         of = [dirty for unit, dirty in alone.items() if unit in self._with]
@@ -155,7 +155,7 @@ class DecisionCounts:
         )
 
 
-def released_by(decision: SceneDecision) -> FloatArray:
+def released_regions(decision: SceneDecision) -> FloatArray:
     """The regions (R, 4) px that ``decision`` releases to the blade."""
     allowed = decision.removable() if decision.outcome is Outcome.WORK else ()
     return np.array([one.region for one in allowed], float).reshape(-1, 4)
@@ -224,7 +224,7 @@ def _outcomes(detected: Detections, truth: LabelledImage, limits: FloatArray) ->
     rows = np.zeros((len(limits), 2), bool)
     for row, limit in zip(rows, limits, strict=True):
         released = called & (detected.scores >= limit)
-        left = possible & ~released & ~overlapping(detected.boxes, detected.boxes[released], 0.5)
+        left = possible & ~released & ~find_overlapping(detected.boxes, detected.boxes[released], 0.5)
         row[:] = (released & wrong).any(), left.any()
     return rows
 

@@ -101,7 +101,7 @@ def best_overlap(boxes: FloatArray, objects: FloatArray, min_iou: float) -> tupl
     return np.where(iou >= min_iou, overlaps.argmax(axis=1), -1), iou
 
 
-def overlapping(boxes: FloatArray, others: FloatArray, min_iou: float) -> NDArray[np.bool_]:
+def find_overlapping(boxes: FloatArray, others: FloatArray, min_iou: float) -> NDArray[np.bool_]:
     """Which of ``boxes`` (N, 4) overlap any of ``others`` (M, 4) by at least ``min_iou`` > 0, (N,)."""
     return best_overlap(boxes, others, min_iou)[0] >= 0
 

@@ -142,10 +142,10 @@ def measure_quality(
     values = _values(p, y, errors)
     fewer = replace(sampling, subsets=min(sampling.subsets, _BOOTSTRAP_SUBSETS))
 
-    def resampled(chosen: IntArray) -> FloatArray:
+    def resample(chosen: IntArray) -> FloatArray:
         return _values(p[chosen], y[chosen], pq.class_errors(p[chosen], y[chosen], fewer, seed))
 
-    low, high = cluster_bootstrap(resampled, vectors.image, resamples, seed)
+    low, high = cluster_bootstrap(resample, vectors.image, resamples, seed)
     keys = [(OVERALL, measure) for measure in WHOLE]
     keys += [(subject, measure) for measure in BY_CLASS for subject in vectors.classes]
     rows = pd.DataFrame(keys, columns=["class", "measure"])

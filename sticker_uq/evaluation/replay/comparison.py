@@ -181,8 +181,8 @@ class LiveComparison:
     """The assessments that a live cell published on ``topic``, against those of a replay.
 
     ``scenes`` reads the live ones; of several with the same stamp the last counts. Of each only stamp and digest are kept;
-    :meth:`differing` reads them again. ``identical``: how many the replay repeated byte for byte; ``different``: how many it did
-    not.
+    :meth:`describe_differences` reads them again. ``identical``: how many the replay repeated byte for byte; ``different``:
+    how many it did not.
     """
 
     def __init__(self, topic: str, scenes: Callable[[], Iterable[SceneAssessment]]) -> None:
@@ -211,7 +211,7 @@ class LiveComparison:
         return len(self._digests)
 
     @property
-    def missing(self) -> int:
+    def missing_count(self) -> int:
         """Live assessments whose image the replay has not seen (yet)."""
         return len(self._digests) - len(self._seen)
 
@@ -220,7 +220,7 @@ class LiveComparison:
         """Whether something was compared and nothing differs."""
         return self.identical > 0 and not self.different
 
-    def differing(self) -> list[str]:
+    def describe_differences(self) -> list[str]:
         wanted = {replayed.stamp_ns for replayed in self._examples}
         scenes = self._scenes() if wanted else ()
         live = {scene.stamp_ns: scene for scene in scenes if scene.stamp_ns in wanted}

@@ -142,7 +142,7 @@ class BlockedBy:
         self._found: dict[tuple[str, str, str], _Reason] = {}
 
     def add(self, decision: SceneDecision) -> None:
-        for about, reasons in _blocking(decision):
+        for about, reasons in _blocking_reasons(decision):
             # several places of one scene may be above the same limit: the first one is the highest
             distinct: dict[tuple[str, str, str], Reason] = {}
             for reason in reasons:
@@ -177,7 +177,7 @@ def remedy(row: Row) -> str:
     return ADVICE.get(row["reason"]) or ADVICE.get(row["subject"], _DETECTOR)
 
 
-def _blocking(decision: SceneDecision) -> Iterator[tuple[str, Sequence[Reason]]]:
+def _blocking_reasons(decision: SceneDecision) -> Iterator[tuple[str, Sequence[Reason]]]:
     for verdict in decision.verdicts:
         if verdict.verdict is Verdict.ASK:
             # of an object seen in few passes the other reasons say what it may be
@@ -229,7 +229,7 @@ class Spread(Generic[T]):
             self._step *= 2
             self._kept = [(index, thing) for index, thing in self._kept if index % self._step == 0]
 
-    def kept(self) -> list[T]:
+    def kept_items(self) -> list[T]:
         return [thing for _, thing in self._kept]
 
 
@@ -271,12 +271,12 @@ class Gallery:
     def finish(self) -> list[str]:
         while self._drawing:
             self._drawing.popleft().result()
-        for name, jpeg in self._spread.kept() if self._spread is not None else []:
+        for name, jpeg in self._spread.kept_items() if self._spread is not None else []:
             self._write(name, jpeg)
         return self._written
 
     def entries(self) -> list[ReportEntry]:
-        return self._shown.kept()
+        return self._shown.kept_items()
 
     def _draw(
         self,

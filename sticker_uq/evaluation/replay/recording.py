@@ -88,7 +88,7 @@ class RecordedCell:
 
 def read_recording(bag: Bag) -> RecordedCell:
     """What ``bag`` says, laptop by laptop; InvalidInput when it lacks the cell's topics or their messages have other fields."""
-    with messages.expected_fields(f"{bag.path}: a message of the cell"):
+    with messages.expect_fields(f"{bag.path}: a message of the cell"):
         cell = RecordedCell(_laptops(bag))
         _read_scenes(bag, cell)
         _read_gate(bag, cell)

@@ -212,7 +212,7 @@ class Replay:
             policy_hash=self.policy.hash,
             files=files,
             environment=dict(self.environment),
-            labelled=None if self.labels is None else self._counts.measured(),
+            labelled=None if self.labels is None else self._counts.measure(),
             declared=source.declared,
             lost=source.lost,
             remarks=tuple(remarks),

@@ -102,7 +102,7 @@ def cell_report(
             picture = None if image is None else annotate(image, scene, decision)
             if picture is not None:
                 write_file(pictures_folder / f"{laptop.workpiece_id}-{number:02d}.jpg", encode_jpeg(picture))
-            told = () if question is None else _told(laptop, question)
+            told = () if question is None else _describe_question(laptop, question)
             entries[id(laptop)].append(ReportEntry(name, scene, decision, picture, told=told))
     return report_model.Report(
         title=title,
@@ -122,15 +122,15 @@ def _in_question(decision: SceneDecision, question: AskedPerson) -> SceneDecisio
     """``decision`` as the person was asked about it: what the policy had let through may have become a question."""
     why = tuple(reason for reason in question.reasons if reason.code != "objects_to_decide")
 
-    def asked(verdict: ObjectVerdict) -> ObjectVerdict:
+    def ask(verdict: ObjectVerdict) -> ObjectVerdict:
         own = verdict.reasons if verdict.verdict is Verdict.ASK else why
         return replace(verdict, verdict=Verdict.ASK, reasons=own or verdict.reasons, by_operator=False)
 
-    verdicts = tuple(asked(v) if v.object.id in question.objects else v for v in decision.verdicts)
+    verdicts = tuple(ask(v) if v.object.id in question.objects else v for v in decision.verdicts)
     return replace(decision, verdicts=verdicts, outcome=Outcome.ASK, reasons=why)
 
 
-def _told(laptop: RecordedLaptop, question: AskedPerson) -> tuple[tuple[str, str], ...]:
+def _describe_question(laptop: RecordedLaptop, question: AskedPerson) -> tuple[tuple[str, str], ...]:
     """What was asked and why, what the person said, and what came of it until the next question."""
     asked = ("asked", ", ".join(f"#{number}" for number in question.objects) or "is a sticker left?")
     reasons = [reason for reason in question.reasons if reason.code != "objects_to_decide"]

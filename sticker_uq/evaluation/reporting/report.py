@@ -142,7 +142,7 @@ def _row(name: str, verdict: ObjectVerdict | None, bars: tuple[_Bar, ...]) -> _R
         return _Row(name, Tone.PLAIN, "", "", bars)
     tone = _TONE_OF_VERDICT.get(verdict.verdict, Tone.BAD)
     plain = verdict.verdict is Verdict.REMOVE and not verdict.by_operator
-    why = report_model.deciding_words(verdict) if plain else texts_of(verdict.reasons)
+    why = report_model.explain_verdict(verdict) if plain else texts_of(verdict.reasons)
     return _Row(name, tone, VERDICTS[verdict.verdict.name.lower()], why, bars)
 
 
@@ -193,7 +193,7 @@ def _scene_words(entry: ReportEntry) -> str:
         return ""
     if entry.assessment.status is Status.FAILED:
         return f"The image could not be assessed: {entry.assessment.status_text}."
-    sentences = [f"{_seen(entry.assessment)}."]
+    sentences = [f"{_describe_objects(entry.assessment)}."]
     if entry.decision is not None:
         words = report_model.outcome_words(entry.decision)
         reasons = texts_of(entry.decision.reasons)
@@ -201,7 +201,7 @@ def _scene_words(entry: ReportEntry) -> str:
     return " ".join(sentences)
 
 
-def _seen(assessment: SceneAssessment) -> str:
+def _describe_objects(assessment: SceneAssessment) -> str:
     counted = [
         (sum(o.label is label for o in assessment.objects), words)
         for label, words in (

@@ -141,10 +141,10 @@ class AssumptionMonitor:
         reason = Reason("spot_check")
         return replace(decision, outcome=Outcome.ASK, reasons=(*decision.reasons, reason))
 
-    def asked(self) -> None:
+    def observe_question(self) -> None:
         self._asked = self._own
 
-    def answered(self, event: AnswerGiven) -> Alarm | None:
+    def observe_answer(self, event: AnswerGiven) -> Alarm | None:
         """Test an accepted answer, if it is one to a spot check; the alarm it raises, if any."""
         own = self._asked
         if own is None or event.scene_answer not in (SceneAnswer.NONE, SceneAnswer.CLEAN):

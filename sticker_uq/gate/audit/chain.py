@@ -43,7 +43,7 @@ class Entry:
     hash: str
 
     @classmethod
-    def following(cls, number: int, previous: str, kind: str, data: Mapping[str, Any], time_ns: int) -> Entry:
+    def create(cls, number: int, previous: str, kind: str, data: Mapping[str, Any], time_ns: int) -> Entry:
         """The entry with this content that comes after the one whose hash is ``previous``."""
         content: dict[str, Any] = {"number": number, "time": utc(time_ns), "kind": kind}
         content |= {"data": finite(data), "previous": previous}

@@ -69,7 +69,7 @@ class AuditLog:
         try:
             self._continue()
         except (InvalidInput, OSError) as error:
-            if not (files := _found(folder)):
+            if not (files := _find_logs(folder)):
                 os.close(self._lock_file)
                 raise
             self._path = files[-1]
@@ -218,9 +218,9 @@ class AuditLog:
             raise OSError(damage)
         number, head, lines = self._number, self._head, b""
         for kind, data, time_ns in items:
-            entry = chain.Entry.following(number + 1, head, kind, data, time_ns)
+            entry = chain.Entry.create(number + 1, head, kind, data, time_ns)
             if (length := len(entry.line())) > chain.MOST_LINE:  # no reader would take it for an entry
-                entry = chain.Entry.following(number + 1, head, kind, {"too_long": length}, time_ns)
+                entry = chain.Entry.create(number + 1, head, kind, {"too_long": length}, time_ns)
             number, head = entry.number, entry.hash
             lines += entry.line()
         if self._size and self._size + len(lines) > self._file_bytes:
@@ -258,7 +258,7 @@ class AuditLog:
             self._write_all(b"\n")
             return
         data, now = chain.seal_of(torn), time.time_ns()
-        seal = chain.Entry.following(self._number + 1, self._head, chain.SEAL, data, now)
+        seal = chain.Entry.create(self._number + 1, self._head, chain.SEAL, data, now)
         self._write_all(b"\n" + seal.line())
         self._number, self._head = seal.number, seal.hash
 
@@ -269,7 +269,7 @@ def _identity(path: Path) -> tuple[int, int, int]:
     return found.st_dev, found.st_ino, found.st_size
 
 
-def _found(folder: Path) -> list[Path]:
+def _find_logs(folder: Path) -> list[Path]:
     try:
         return chain.log_files(folder)
     except (InvalidInput, OSError):

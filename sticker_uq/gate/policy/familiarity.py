@@ -50,11 +50,11 @@ def _of(part: str, *names: SceneSignal) -> dict[SceneSignal, Callable[[SceneAsse
     """Functions that read ``names`` from the ``part`` of a scene; NaN where it has none."""
 
     def of(name: SceneSignal) -> Callable[[SceneAssessment], float]:
-        def measured(scene: SceneAssessment) -> float:
+        def measure(scene: SceneAssessment) -> float:
             found = getattr(scene, part)
             return math.nan if found is None else float(getattr(found, name))
 
-        return measured
+        return measure
 
     return {name: of(name) for name in names}
 
@@ -97,7 +97,7 @@ class Usual(Section):
     high: float = Field(description="Highest usual value")
 
     @model_validator(mode="after")
-    def _ascending(self) -> Self:
+    def _check_ascending(self) -> Self:
         if not self.low <= self.middle <= self.high:
             raise ValueError("low, middle and high must not decrease")
         return self

@@ -38,6 +38,6 @@ class Limit:
     place: str = ""
 
     @property
-    def released_unmeasured(self) -> bool:
+    def is_released_unmeasured(self) -> bool:
         """Whether ``unmeasured_novelty: release`` passes over it without a network. Clean is never called unmeasured."""
         return self.network and self.before in (Before.REMOVAL, Before.START)

@@ -217,7 +217,7 @@ class Policy(Finite):
 
     def releases_unmeasured(self, limit: Limit, value: float) -> bool:
         """Whether ``value`` of ``limit`` is none, and this policy goes on without."""
-        return limit.released_unmeasured and self.unmeasured_novelty == "release" and math.isnan(value)
+        return limit.is_released_unmeasured and self.unmeasured_novelty == "release" and math.isnan(value)
 
     def refusal(self, assessment: SceneAssessment) -> Reason | None:
         """Why this policy must not judge ``assessment``; None when it may."""

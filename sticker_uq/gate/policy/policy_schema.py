@@ -104,7 +104,7 @@ class RiskTerm(Term):
 
     @field_validator("signal")
     @classmethod
-    def _known(cls, name: str) -> str:
+    def _check_signal(cls, name: str) -> str:
         if name not in SIGNALS and not (name.startswith(MONITOR_SIGNAL) and name != MONITOR_SIGNAL):
             raise ValueError(f"expected one of {', '.join(SIGNALS)} or {MONITOR_SIGNAL}NAME")
         return name
@@ -125,7 +125,7 @@ class LeftScore(Section):
 
     def __call__(self, signals: Mapping[LeftSignal, float]) -> float:
         """The probability that a sticker is left on a scene with ``signals``; NaN if one that it needs was not measured."""
-        return _combined(self.intercept, [(term, signals.get(term.signal, math.nan)) for term in self.terms])
+        return _combine(self.intercept, [(term, signals.get(term.signal, math.nan)) for term in self.terms])
 
 
 class RiskScore(Section):
@@ -137,10 +137,10 @@ class RiskScore(Section):
 
     def __call__(self, signals: Signals) -> float:
         """The risk of removing an object with ``signals``, 0..1; NaN if one that it needs was not measured."""
-        return _combined(self.intercept, [(term, signals.get(term.signal, math.nan)) for term in self.terms])
+        return _combine(self.intercept, [(term, signals.get(term.signal, math.nan)) for term in self.terms])
 
 
-def _combined(intercept: float, terms: Sequence[tuple[Term, float]]) -> float:
+def _combine(intercept: float, terms: Sequence[tuple[Term, float]]) -> float:
     if not all(math.isfinite(value) for _, value in terms):
         return math.nan
     return _sigmoid(intercept + sum(term(value) for term, value in terms))
@@ -226,7 +226,7 @@ class Validity(Section):
     image_size: tuple[int, int] | None = Field(None, description="Width and height of the images, px")
     until: dt.date | None = Field(None, description="Last day, UTC")
 
-    def expired(self, now_ns: int) -> Reason | None:
+    def expiry_reason(self, now_ns: int) -> Reason | None:
         """Why the policy does not hold at the time ``now_ns`` since 1970; None when it does."""
         if self.until is None:
             return None
@@ -252,7 +252,7 @@ class Validity(Section):
         if self.image_size is not None and assessment.image_size != self.image_size:
             sizes = (f"{width} x {height}" for width, height in (self.image_size, assessment.image_size))
             return _other("policy_other_image_size", *sizes)
-        return self.expired(assessment.stamp_ns)
+        return self.expiry_reason(assessment.stamp_ns)
 
 
 class DataSet(Section):

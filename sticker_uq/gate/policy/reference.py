@@ -27,14 +27,14 @@ _DIGITS = 6
 _MIN_SCENES = 20
 
 
-def _measured(*names: SceneSignal) -> dict[str, Callable[[SceneAssessment], float]]:
+def _select_measures(*names: SceneSignal) -> dict[str, Callable[[SceneAssessment], float]]:
     return {name: MEASURES[name] for name in names}
 
 
 SIGNALS: Mapping[str, Callable[[SceneAssessment], float]] = {
-    **_measured("score", "shannon_entropy", "relative_total_variance", "background_saliency"),
+    **_select_measures("score", "shannon_entropy", "relative_total_variance", "background_saliency"),
     "objects": lambda scene: float(len(scene.objects)),
-    **_measured("unstable", "mean_level", "saturated_share", "noise", "sharpness", "novelty"),
+    **_select_measures("unstable", "mean_level", "saturated_share", "noise", "sharpness", "novelty"),
 }
 """One number per scene each. None of them was fitted to the scenes of the reference, which would make those special."""
 

@@ -29,13 +29,13 @@ def judge_object(
     if observed.unstable:
         verdict, reasons = _background(observed, policy)
         return verdict, (Reason.of("few_passes", count=observed.passes), *reasons)
-    label = _judged_as(observed, policy)
+    label = _effective_label(observed, policy)
     if label is ObjectClass.STICKER:
         return _sticker(observed, others, policy, signals or {})
     return _logo(observed, policy) if label is ObjectClass.LOGO else _background(observed, policy)
 
 
-def _judged_as(observed: ObservedObject, policy: Policy) -> ObjectClass:
+def _effective_label(observed: ObservedObject, policy: Policy) -> ObjectClass:
     """The label of ``observed``, but background for a sticker that need not be asked about, and for one by its close-up alone
     where the policy gives close-ups no weight, or a panel has judged it by the class that the passes give.
     """

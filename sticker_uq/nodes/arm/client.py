@@ -217,7 +217,7 @@ class ArmClient:
             # in another thread: publishing may block when a subscriber has just died, and this thread checks the permit
             feedback = RemoveSticker.Feedback(phase=step.phase, progress=step.progress)
             self._feedback.submit(self._publish_feedback, handle, feedback)
-            if (stopped := self._during(step, reason)) is not None:
+            if (stopped := self._wait_for_step(step, reason)) is not None:
                 return stopped
 
     def _publish_feedback(self, handle: ServerGoalHandle, feedback: RemoveSticker.Feedback) -> None:
@@ -228,7 +228,7 @@ class ArmClient:
                 f"feedback could not be published: {type(error).__name__}: {error}"
             )
 
-    def _during(self, step: MotionStep, reason: Callable[[], _End | None]) -> _End | None:
+    def _wait_for_step(self, step: MotionStep, reason: Callable[[], _End | None]) -> _End | None:
         """Wait for the end of one step: code and text of what ended it early, None when it is done."""
         end = time.monotonic() + step.duration_s
         while True:
@@ -252,7 +252,7 @@ class ArmClient:
             return Result.ERROR_OPERATOR_ABORT, "cancelled"
         refusal = self._watch.refusal(goal.decision_id, goal.object_id)
         if refusal:
-            expired = self._watch.expired(goal.decision_id, goal.object_id)
+            expired = self._watch.has_expired(goal.decision_id, goal.object_id)
             code = Result.ERROR_STALE_PERMIT if expired else Result.ERROR_PERMIT_REVOKED
             return code, refusal
         if time.monotonic() - started > self._timeout_s:

@@ -39,7 +39,7 @@ class GeometrySource:
         self._node = node
         self._info: CameraInfo | None = None
         self._lid: PoseStamped | None = None
-        more: dict[str, Any] = {"changed": changed, "most_bytes": MOST_BYTES, "refused": self._refused}
+        more: dict[str, Any] = {"changed": changed, "most_bytes": MOST_BYTES, "refused": self._on_refused}
         info = CameraInfo, "camera_info", self._on_info, NEWEST_IMAGE_BEST_EFFORT
         self.inputs = [OnePublisher(node, *info, **more)]
         if not settings.lid_plane:
@@ -63,7 +63,7 @@ class GeometrySource:
         except InvalidInput as error:
             return Reason.of("calibration_unknown", detail=str(error))
 
-    def _refused(self, error: InvalidInput) -> None:
+    def _on_refused(self, error: InvalidInput) -> None:
         self._node.get_logger().warning(str(error), throttle_duration_sec=10.0)
 
     def _on_info(self, message: CameraInfo) -> None:
@@ -97,7 +97,7 @@ class GeometrySource:
         frame_id = self._lid.header.frame_id
         if frame_id == self._settings.arm_frame:
             return plane
-        return plane.moved(self._look_up(frame_id, stamp_ns))
+        return plane.transform_by(self._look_up(frame_id, stamp_ns))
 
     def _look_up(self, frame_id: str, stamp_ns: int) -> Transform:
         if self._tf is None:

@@ -42,14 +42,14 @@ class MessageLossCounter:
         self._numbered = True
 
     @property
-    def missing(self) -> int | None:
+    def missing_count(self) -> int | None:
         return self._missing if self._alone and self._numbered else None
 
     def publishers_changed(self, count: int) -> None:
         self._alone = count <= 1
         self._last, self._jump = None, 0
 
-    def received(self, number: int | None) -> None:
+    def note_message(self, number: int | None) -> None:
         """Count messages lost up to the one with this sequence number; None where the middleware has none."""
         self._numbered = number is not None
         self._missing += self._jump
@@ -113,7 +113,7 @@ class ImageInput:
         self._missed = False
         self._recheck = node.create_guard_condition(self.check)
         self.profile = qos.NEWEST_IMAGE_BEST_EFFORT
-        self.profile = self._wanted(self._publishers())
+        self.profile = self._choose_profile(self._publishers())
         self._subscription, self._matches = self._subscribe()
         node.get_logger().info(f"waiting for first image on {self.topic} ({transport}, {reliability})")
 
@@ -123,7 +123,7 @@ class ImageInput:
 
     def check(self) -> None:
         """Ask for the QoS that publishers offer; log a fault once, and once that images arrive again. For a slow timer."""
-        wanted = self._wanted(self._publishers())
+        wanted = self._choose_profile(self._publishers())
         if wanted != self.profile:
             self._node.get_logger().info(
                 f"{self.topic}: asking for {qos.describe(wanted)} now, as the publishers offer"
@@ -131,7 +131,7 @@ class ImageInput:
             self.profile = wanted
             self._unsubscribe()
             self._subscription, self._matches = self._subscribe()
-            self._succession.renewed()
+            self._succession.note_renewal()
         self._count()
         level, message = self.state()
         fault = message if level == Level.ERROR else ""
@@ -162,7 +162,7 @@ class ImageInput:
         if not publishers:
             what = "the publisher is gone" if self.received else "nobody publishes it yet"
             level = Level.ERROR if self.received else Level.WARN
-            elsewhere = images_elsewhere(self.topic, self._published_by_others())
+            elsewhere = images_elsewhere(self.topic, self._topics_of_others())
             what = f"{what}, {elsewhere}" if elsewhere else what
             return level, f"waiting for {'an' if self.received else 'first'} image on {self.topic}: {what}"
         quiet = now - max(last, self._since)
@@ -189,22 +189,22 @@ class ImageInput:
         return len(self._publishers())
 
     @property
-    def skipped(self) -> int | None:
+    def skipped_count(self) -> int | None:
         """Images neither received nor reported as lost; None when that is unknown.
 
         They were replaced in the queue of depth 1, or dropped by the publisher. Their number is unknown without sequence
         numbers or with several publishers.
         """
-        missing = self._sequence.missing
+        missing = self._sequence.missing_count
         return None if missing is None else max(0, missing - self.lost)
 
     def _on_message(self, message: Any, info: Mapping[str, Any]) -> None:
         self.received += 1
-        self._sequence.received(info.get("publication_sequence_number"))
+        self._sequence.note_message(info.get("publication_sequence_number"))
         self._arrivals.append(time.monotonic())
         self._look()
-        self._succession.received(info.get("publication_sequence_number"))
-        if not self._succession.settled or len(self.publishers) != 1:
+        self._succession.note_message(info.get("publication_sequence_number"))
+        if not self._succession.is_settled or len(self.publishers) != 1:
             self._count()
         self._deliver(message)
 
@@ -216,7 +216,7 @@ class ImageInput:
         """A publisher is matched before its first image arrives; its event comes later."""
         changes = self._succession.changes
         ever, present = self._matches.counts()
-        self._succession.matched(ever, present)
+        self._succession.note_matched(ever, present)
         if present > self._matched:
             self._since = time.monotonic()
         if present != self._matched or changes != self._succession.changes:
@@ -251,7 +251,7 @@ class ImageInput:
         self._published = bool(found)
         return found
 
-    def _published_by_others(self) -> dict[str, list[str]]:
+    def _topics_of_others(self) -> dict[str, list[str]]:
         node, own = self._node, self._node.get_fully_qualified_name()
         return {
             topic: types
@@ -264,13 +264,13 @@ class ImageInput:
         """Find out who publishes images that can arrive. Matching may know a publisher before discovery does, or after it."""
         found = [publisher_name(one) for one in self._publishers() if not self._obstacle(one)]
         found = self._matches.names(self._node, found)
-        settled = self._succession.settled
+        settled = self._succession.is_settled
         before = self.publishers
         self.publishers = names = names_with_gone(found, before, settled) or before
         if len(names) > max(len(before), 1):
             self._joined()
 
-    def _wanted(self, publishers: Sequence[TopicEndpointInfo]) -> QoSProfile:
+    def _choose_profile(self, publishers: Sequence[TopicEndpointInfo]) -> QoSProfile:
         if self._reliability != "auto":
             reliable = self._reliability == "reliable"
         elif publishers:

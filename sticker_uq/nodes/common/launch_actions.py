@@ -24,7 +24,7 @@ from sticker_uq.cell.runner import RESPAWN_PAUSE_S, STOP_TIMEOUT_S
 from sticker_uq.scene import InvalidInput
 
 
-def declared_arguments(leave_out: Sequence[str] = ()) -> list[DeclareLaunchArgument]:
+def declare_arguments(leave_out: Sequence[str] = ()) -> list[DeclareLaunchArgument]:
     """One argument per field of :class:`CellOptions`, with its description, choices and default."""
     return [
         DeclareLaunchArgument(

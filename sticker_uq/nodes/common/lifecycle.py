@@ -173,7 +173,9 @@ class ManagedNode(LifecycleNode, Generic[M]):
         self.diagnostics.add(name, report)
         self.while_configured.callback(self.diagnostics.remove, name)
 
-    def managed_publisher(self, message_type: type, topic: str, profile: QoSProfile) -> LifecyclePublisher:
+    def create_managed_publisher(
+        self, message_type: type, topic: str, profile: QoSProfile
+    ) -> LifecyclePublisher:
         """A publisher that sends only in the active state, destroyed by cleanup; for use in :meth:`configure`."""
         publisher = self.create_lifecycle_publisher(message_type, topic, profile)
         self.while_configured.callback(self.destroy_lifecycle_publisher, publisher)
@@ -233,22 +235,24 @@ class ManagedNode(LifecycleNode, Generic[M]):
     ) -> TransitionCallbackReturn:
         try:
             try:
-                with self.watchdog.paused():
+                with self.watchdog.pause():
                     work()
             except BaseException:
                 if undo is not None:
                     undo.close()
                 raise
         except InvalidInput as error:
-            return self._failed(name, str(error), TransitionCallbackReturn.FAILURE)
+            return self._report_failure(name, str(error), TransitionCallbackReturn.FAILURE)
         except Exception as error:  # noqa: BLE001 - rclpy would swallow it
             self.get_logger().debug(traceback.format_exc())
-            return self._failed(name, _name_of(error), TransitionCallbackReturn.ERROR)
+            return self._report_failure(name, _name_of(error), TransitionCallbackReturn.ERROR)
         self.last_failure = ""
         self.get_logger().info(f"{name}: done")
         return TransitionCallbackReturn.SUCCESS
 
-    def _failed(self, name: str, reason: str, result: TransitionCallbackReturn) -> TransitionCallbackReturn:
+    def _report_failure(
+        self, name: str, reason: str, result: TransitionCallbackReturn
+    ) -> TransitionCallbackReturn:
         self.last_failure = f"{name} failed: {reason}"
         self.get_logger().error(self.last_failure)
         return result
@@ -393,7 +397,7 @@ def _run(
         return 1
     finally:
         if isinstance(node, ManagedNode):
-            node.watchdog.ending()
+            node.watchdog.expect_end()
         if isinstance(node, ManagedNode) and node.state != "finalized":
             node.trigger_shutdown()
         executor.shutdown()

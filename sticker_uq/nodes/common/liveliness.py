@@ -64,17 +64,17 @@ def with_liveliness(
     reports as not alive whenever it does not write. Without liveliness events in the middleware a warning is logged.
     """
 
-    def changed(event: Any) -> None:
+    def on_change(event: Any) -> None:
         # An event holds all that happened since the last: of one that appeared and died, or of one that took the place of
         # another, no change is left. The removal of one that has long been dead is told by a smaller count of dead ones.
         alive, dead = event.alive_count_change, event.not_alive_count_change
         destroyed = alive < 0 and dead <= 0
         fell_silent = alive < 0 or (alive == 0 and dead >= 0)
-        if destroyed or (fell_silent and not _published_here(node, topic)):
+        if destroyed or (fell_silent and not _is_published_here(node, topic)):
             gone()
 
     try:
-        return make(liveliness=changed)
+        return make(liveliness=on_change)
     except UnsupportedEventTypeError:
         node.get_logger().warning(
             f"this middleware has no liveliness events: the death of a publisher of {topic} is detected by a timeout only"
@@ -82,7 +82,7 @@ def with_liveliness(
         return make()
 
 
-def _published_here(node: Node, topic: str) -> bool:
+def _is_published_here(node: Node, topic: str) -> bool:
     """Whether a publisher of ``topic`` belongs to the process of ``node``, which subscribes to it."""
     own = (node.get_name(), node.get_namespace())
     subscriptions = node.get_subscriptions_info_by_topic(topic)

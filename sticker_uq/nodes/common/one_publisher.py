@@ -59,7 +59,7 @@ class Matches:
         where these stay: nothing but a new process gets rid of them.
         """
         matched = self._subscription.get_publisher_count()
-        if self._ghosts.lasting(matched, len(known)):
+        if self._ghosts.has_lasted(matched, len(known)):
             node.get_logger().fatal(
                 f"giving up: {self._subscription.topic_name} is matched with {matched - len(known)} publisher(s) that nobody "
                 "knows any more; a new process hears those that exist (respawn)"
@@ -80,7 +80,7 @@ def names_with_gone(present: Sequence[str], before: Sequence[str], settled: bool
     return tuple(sorted((*(present or [UNNAMED]), f"{gone[0]} {GONE}")))
 
 
-def decoding(
+def make_decoder(
     kind: Any, most_bytes: int, deliver: Callable[[Any], object], refused: Callable[[InvalidInput], object]
 ) -> Callable[[bytes], None]:
     """A callback for serialised messages that hands them decoded to ``deliver``, unless they have more than ``most_bytes``: to
@@ -121,7 +121,7 @@ class OnePublisher:
     ) -> None:
         self._node, self._kind, self._profile = node, kind, profile
         self._changed, self._gone = changed, gone
-        self._receive = decoding(kind, most_bytes, deliver, refused)
+        self._receive = make_decoder(kind, most_bytes, deliver, refused)
         self._uncounted = uncounted
         self.topic = node.resolve_topic_name(topic)
         self._succession = Succession()
@@ -143,29 +143,29 @@ class OnePublisher:
         self._matches = Matches(self.subscription)
 
     def destroy(self) -> None:
-        self._changed = self._nothing
+        self._changed = self._do_nothing
         self._matches.destroy()
         self._node.destroy_subscription(self.subscription)
 
     @staticmethod
-    def _nothing() -> None:
+    def _do_nothing() -> None:
         """Nobody is told any more."""
 
     @property
-    def settled(self) -> bool:
-        return self._succession.settled
+    def is_settled(self) -> bool:
+        return self._succession.is_settled
 
     def problem(self) -> Reason | None:
         """Why messages do not count now, with the names of the publishers; None when they do. Call it from time to time."""
-        self._succession.matched(*self._matches.counts())
+        self._succession.note_matched(*self._matches.counts())
         present = self._present()
-        if self.settled and len(present) < 2:
+        if self.is_settled and len(present) < 2:
             self._names = tuple(present) or self._names
             if self._ask_anew:
                 self._renew()
             return None
         self._ask_anew = self._profile.durability == DurabilityPolicy.TRANSIENT_LOCAL
-        self._names = names = names_with_gone(present, self._names, self.settled)
+        self._names = names = names_with_gone(present, self._names, self.is_settled)
         return Reason.of("scene_publishers", topic=self.topic, count=len(names), names=", ".join(names))
 
     def _renew(self) -> None:
@@ -183,14 +183,14 @@ class OnePublisher:
         return self._matches.names(self._node, [publisher_name(one, expected) for one in found])
 
     def _look(self) -> None:
-        self._succession.matched(*self._matches.counts())
-        if not self.settled:
+        self._succession.note_matched(*self._matches.counts())
+        if not self.is_settled:
             self._changed()
 
     def _on_message(self, data: bytes, info: Mapping[str, Any]) -> None:
-        self._succession.received(info.get("publication_sequence_number"))
+        self._succession.note_message(info.get("publication_sequence_number"))
         self._look()  # up to this message
-        if self.settled:
+        if self.is_settled:
             self._receive(data)
         elif self._uncounted is not None and len(data) <= MOST_UNCOUNTED:
             self._uncounted(deserialize_message(data, self._kind))

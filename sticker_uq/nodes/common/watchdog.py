@@ -34,7 +34,7 @@ class Watchdog(threading.Thread):
         self._beats += 1
 
     @contextlib.contextmanager
-    def paused(self) -> Iterator[None]:
+    def pause(self) -> Iterator[None]:
         """While work is done that may take any time, such as loading a model."""
         self._pauses += 1
         try:
@@ -43,7 +43,7 @@ class Watchdog(threading.Thread):
             self._pauses -= 1
             self.beat()
 
-    def ending(self, most_s: float = END_S) -> None:
+    def expect_end(self, most_s: float = END_S) -> None:
         """From now on only the end of the process is waited for, which may deadlock as anything else: so long at most."""
         self._ended.set()
         if self.is_alive():

@@ -31,12 +31,12 @@ from sticker_uq.nodes.common.lifecycle import run_process
 from sticker_uq.nodes.common.parameters import declare_settings
 from sticker_uq.nodes.common.qos import DIAGNOSTICS, LATCHED, RELIABLE
 from sticker_uq.nodes.console.shown import (
+    gate_to_json,
     name_of,
-    shown_gate,
-    shown_reason,
-    shown_reasons,
-    shown_request,
-    shown_scene,
+    reason_to_json,
+    reasons_to_json,
+    request_to_json,
+    scene_to_json,
 )
 from sticker_uq.scene import Reason
 from sticker_uq_msgs import msg as m
@@ -82,7 +82,7 @@ class SupervisorCalls:
         """The same as :meth:`_call`, refused while too many others wait."""
         if self._pending[client] >= _MOST_PENDING:
             busy = Reason.of("supervisor_busy", count=_MOST_PENDING)
-            return Accepted(accepted=False, reasons=[shown_reason(busy)])
+            return Accepted(accepted=False, reasons=[reason_to_json(busy)])
         self._pending[client] += 1
         try:
             return await self._call(client, request)
@@ -91,7 +91,7 @@ class SupervisorCalls:
 
     async def _call(self, client: Client, request: Any) -> Accepted:
         if not client.service_is_ready():
-            return Accepted(accepted=False, reasons=[shown_reason(Reason("supervisor_missing"))])
+            return Accepted(accepted=False, reasons=[reason_to_json(Reason("supervisor_missing"))])
         loop = asyncio.get_running_loop()
         done: asyncio.Future[Any] = loop.create_future()
         pending = client.call_async(request)
@@ -105,8 +105,8 @@ class SupervisorCalls:
             response = await asyncio.wait_for(done, self._timeout_s)
         except TimeoutError:
             client.remove_pending_request(pending)
-            return Accepted(accepted=False, reasons=[shown_reason(Reason("supervisor_timeout"))])
-        return Accepted(accepted=response.accepted, reasons=shown_reasons(response.reasons))
+            return Accepted(accepted=False, reasons=[reason_to_json(Reason("supervisor_timeout"))])
+        return Accepted(accepted=response.accepted, reasons=reasons_to_json(response.reasons))
 
 
 _IMAGE_CHECK_S = 1.0
@@ -203,7 +203,7 @@ class Console(Node):
 
     def _show(self, scene: m.SceneAssessment, decision: m.SceneDecision | None) -> None:
         stamp_ns = stamp_to_ns(scene.header.stamp)
-        shown = shown_scene(scene, decision)
+        shown = scene_to_json(scene, decision)
         shown["picture"] = self._album.pin("live", stamp_ns)
         self._without_picture += not shown["picture"]
         self.state.put("scene", shown)
@@ -213,27 +213,27 @@ class Console(Node):
         self._complete_question(stamp_ns)
 
     def _on_gate(self, message: m.GateState) -> None:
-        gate = shown_gate(message)
+        gate = gate_to_json(message)
         self.state.put("gate", gate)
         self._metrics.gate(gate["state"], [reason["code"] for reason in gate["closed"]])
         if gate["state"] != self._gate:
             self._gate = gate["state"]
             why = [*gate["closed"], *gate["details"]]
-            self.state.happened(stamp_to_ns(message.header.stamp), f"gate_{self._gate}", why)
+            self.state.add_event(stamp_to_ns(message.header.stamp), f"gate_{self._gate}", why)
 
     def _on_workpiece(self, message: m.Workpiece) -> None:
         self.state.put("workpiece", message.id)
-        self.state.happened(stamp_to_ns(message.header.stamp), "arrived", name=message.id)
+        self.state.add_event(stamp_to_ns(message.header.stamp), "arrived", name=message.id)
 
     def _on_done(self, message: m.WorkpieceDone) -> None:
         clean = message.result == m.WorkpieceDone.RESULT_CLEAN
         kind = "done_clean" if clean else "done_left"
         self._metrics.done(DONE[not clean])
-        stamp_ns, why = stamp_to_ns(message.header.stamp), shown_reasons([message.reason])
-        self.state.happened(stamp_ns, kind, why, name=message.workpiece_id)
+        stamp_ns, why = stamp_to_ns(message.header.stamp), reasons_to_json([message.reason])
+        self.state.add_event(stamp_ns, kind, why, name=message.workpiece_id)
 
     def _on_request(self, message: m.InterventionRequest) -> None:
-        self._question = shown_request(message)
+        self._question = request_to_json(message)
         if self._question is None:
             self._album.unpin("question")
             self._maps.unpin("question")
@@ -243,8 +243,8 @@ class Console(Node):
         self._complete_question(stamp_ns)
         if message.request_id != self._asked:
             self._asked = message.request_id
-            self._metrics.asked(message.request_id)
-            self.state.happened(stamp_ns, "asked", self._question["reasons"])
+            self._metrics.count_question(message.request_id)
+            self.state.add_event(stamp_ns, "asked", self._question["reasons"])
 
     def _complete_question(self, stamp_ns: int) -> None:
         """Show the open question with all that is there of its own scene, if that is the scene of ``stamp_ns``."""
@@ -263,8 +263,8 @@ class Console(Node):
         about = {"request_id": message.request_id, "person": message.person}
         self.state.put("answered", about | {"scene": scene, "answers": answers})
         said = answers if scene == "none" else [*answers, scene]
-        self._metrics.answered(message.request_id, said)
-        self.state.happened(stamp_to_ns(message.header.stamp), "answered", name=message.person, answers=said)
+        self._metrics.count_answers(message.request_id, said)
+        self.state.add_event(stamp_to_ns(message.header.stamp), "answered", name=message.person, answers=said)
 
     def _on_diagnostics(self, message: DiagnosticArray) -> None:
         here = self.get_namespace().rstrip("/") + "/"
@@ -290,7 +290,7 @@ class Console(Node):
         """The saliency map with that stamp as PNG, empty when it is not kept."""
         return self._maps.file(stamp_ns)
 
-    def watched(self, pages: int, heat: int) -> None:
+    def note_viewers(self, pages: int, heat: int) -> None:
         self._pages = pages
         self._heat_wanted = heat > 0
         self._pages_changed.trigger()
@@ -322,7 +322,7 @@ class Console(Node):
         if lost and self._hold_of is None:  # a repetition was taken
             return Accepted(accepted=True, reasons=[])
         if reply.accepted:
-            self.state.happened(self.get_clock().now().nanoseconds, wanted.command, name=person.name)
+            self.state.add_event(self.get_clock().now().nanoseconds, wanted.command, name=person.name)
         if not lost and (holds or (wanted.command == "release" and reply.accepted)):
             self._want_hold(None)
         return reply
@@ -345,14 +345,14 @@ class Console(Node):
         request = OperateGate.Request(command=command, person=person.name, person_checked=person.checked)
         self._repeated = operations.call_async(request)
 
-        def taken(response: Any) -> None:
+        def on_response(response: Any) -> None:
             if self._hold_of is not person:
                 return
             self._want_hold(None)
             if response.result().accepted:
-                self.state.happened(self.get_clock().now().nanoseconds, "hold", name=person.name)
+                self.state.add_event(self.get_clock().now().nanoseconds, "hold", name=person.name)
 
-        self._repeated.add_done_callback(taken)
+        self._repeated.add_done_callback(on_response)
 
 
 _UNTAKEN = ("supervisor_missing", "supervisor_timeout")

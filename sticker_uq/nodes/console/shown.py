@@ -13,11 +13,13 @@ from sticker_uq.scene import Outcome, Reason, Verdict
 from sticker_uq_msgs import msg as m
 
 
-def shown_scene(scene: m.SceneAssessment, decision: m.SceneDecision | None) -> dict[str, Any]:
+def scene_to_json(scene: m.SceneAssessment, decision: m.SceneDecision | None) -> dict[str, Any]:
     """A scene and its decision as the page shows them. Stamps are text: JavaScript has no integers of 64 bits."""
     verdicts = {} if decision is None else {verdict.object_id: verdict for verdict in decision.verdicts}
-    objects = [_shown_object(seen, verdicts.pop(seen.id, None)) for seen in (*scene.objects, *scene.unstable)]
-    objects += [_shown_object(None, verdict) for verdict in verdicts.values()]
+    objects = [
+        _object_to_json(seen, verdicts.pop(seen.id, None)) for seen in (*scene.objects, *scene.unstable)
+    ]
+    objects += [_object_to_json(None, verdict) for verdict in verdicts.values()]
     return {
         "stamp": str(stamp_to_ns(scene.header.stamp)),
         "width": scene.image_width,
@@ -30,12 +32,12 @@ def shown_scene(scene: m.SceneAssessment, decision: m.SceneDecision | None) -> d
             {"box": _box(r.box), "objectness": _number(r.objectness)} for r in scene.dil.unexplained
         ],
         "outcome": None if decision is None else name_of(Outcome, decision.outcome),
-        "reasons": [] if decision is None else shown_reasons(decision.reasons),
+        "reasons": [] if decision is None else reasons_to_json(decision.reasons),
         "objects": objects,
     }
 
 
-def shown_request(message: m.InterventionRequest) -> dict[str, Any] | None:
+def request_to_json(message: m.InterventionRequest) -> dict[str, Any] | None:
     """An open question as the page shows it; None when ``message`` says that none is open."""
     if not message.request_id:
         return None
@@ -44,34 +46,34 @@ def shown_request(message: m.InterventionRequest) -> dict[str, Any] | None:
             "id": v.object_id,
             "label": v.label,
             "box": _box(v.box),
-            "reasons": shown_reasons(v.reasons),
+            "reasons": reasons_to_json(v.reasons),
             "must_mention": may_be_sticker(v.label, v.verdict),
         }
         for v in message.objects
     ]
     question = {"request_id": message.request_id, "stamp": str(stamp_to_ns(message.header.stamp))}
-    return question | {"reasons": shown_reasons(message.reasons), "objects": objects}
+    return question | {"reasons": reasons_to_json(message.reasons), "objects": objects}
 
 
-def shown_gate(message: m.GateState) -> dict[str, Any]:
+def gate_to_json(message: m.GateState) -> dict[str, Any]:
     """The gate as the page shows it: ``closed`` are the reasons of its bits, ``details`` more about them."""
     reasons, details = BlockReason(message.reasons), [reason_from_msg(one) for one in message.details]
     return {
         "state": gate_state(message.state),
-        "closed": [shown_block_reason(one, details) for one in reasons],
-        "details": shown_reasons(message.details),
+        "closed": [block_reason_to_json(one, details) for one in reasons],
+        "details": reasons_to_json(message.details),
         "held": BlockReason.HELD in reasons,
     }
 
 
-def shown_block_reason(closed: BlockReason, details: Iterable[Reason]) -> dict[str, Any]:
+def block_reason_to_json(closed: BlockReason, details: Iterable[Reason]) -> dict[str, Any]:
     """A reason that closes the gate. ``calm``: it ends by itself or with a question; ``explained``: ``details`` say it."""
     (code,) = closed.codes
     calm, explained = bool(closed & CALM), is_explained(closed, details)
-    return shown_reason(Reason(code)) | {"calm": calm, "explained": explained}
+    return reason_to_json(Reason(code)) | {"calm": calm, "explained": explained}
 
 
-def shown_reason(reason: Reason, text: str = "") -> dict[str, Any]:
+def reason_to_json(reason: Reason, text: str = "") -> dict[str, Any]:
     """A reason as the page shows it, with values, for it has words of its own; ``text``: for an unknown code."""
     values = {name: value if isinstance(value, str) else _number(value) for name, value in reason.values}
     return {
@@ -85,11 +87,11 @@ def shown_reason(reason: Reason, text: str = "") -> dict[str, Any]:
     }
 
 
-def shown_reasons(messages: Iterable[Any]) -> list[dict[str, Any]]:
-    return [shown_reason(reason_from_msg(message), message.text) for message in messages]
+def reasons_to_json(messages: Iterable[Any]) -> list[dict[str, Any]]:
+    return [reason_to_json(reason_from_msg(message), message.text) for message in messages]
 
 
-def _shown_object(seen: m.ObservedObject | None, verdict: m.Verdict | None) -> dict[str, Any]:
+def _object_to_json(seen: m.ObservedObject | None, verdict: m.Verdict | None) -> dict[str, Any]:
     """An object and what was decided about it; what an operator drew is not ``seen``."""
     known: Any = verdict if seen is None else seen
     hulls = () if seen is None else seen.corner_hulls

@@ -182,7 +182,7 @@ _OF_INPUT: dict[str, Callable[[ImageInput], object]] = {
     "rate_hz": ImageInput.rate,
     "received": lambda source: source.received,
     "lost": lambda source: source.lost,
-    "skipped": lambda source: source.skipped,
+    "skipped": lambda source: source.skipped_count,
 }
 _KEYS = (*_OF_INPUT, "dropped", "unusable", "last_image_age_s")
 #: The report of a camera before activation.
@@ -209,7 +209,7 @@ class Counters:
     finished_at: list[float] = field(default_factory=list)
     overheads_ms: list[float] = field(default_factory=list)
 
-    def finished(self, scene: SceneAssessment, busy_ms: float) -> None:
+    def count_scene(self, scene: SceneAssessment, busy_ms: float) -> None:
         self.last_scene = scene
         self.finished_at = [*self.finished_at[-19:], time.monotonic()]
         model_ms = sum(scene.timings.get(stage, 0.0) for stage in MODEL_STAGES)
@@ -249,7 +249,7 @@ class CameraFeed:
             self.outputs.publish_check,
             lambda check, picture: mailbox.put(Arrival(self, check, picture), self.topic),
         )
-        self._dropped = lambda: receiver.inbox.dropped + mailbox.dropped_of(self.topic)
+        self._dropped = lambda: receiver.inbox.dropped_count + mailbox.dropped_count_of(self.topic)
         transport, reliability = settings.image_transport, settings.image_reliability
         source = self.input = ImageInput(
             self._node,

@@ -53,10 +53,10 @@ class Mailbox(Generic[T]):
             return self._closed
 
     @property
-    def dropped(self) -> int:
+    def dropped_count(self) -> int:
         with self._condition:
             return self._dropped.total()
 
-    def dropped_of(self, sender: str) -> int:
+    def dropped_count_of(self, sender: str) -> int:
         with self._condition:
             return self._dropped[sender]

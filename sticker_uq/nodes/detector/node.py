@@ -104,7 +104,7 @@ class Worker(threading.Thread):
             feed.outputs.settle()
             self.give_up()
             return
-        counters.finished(scene, (time.perf_counter() - started) * 1e3)
+        counters.count_scene(scene, (time.perf_counter() - started) * 1e3)
         if image is not None:
             feed.outputs.publish_pictures(scene, image, self.options().annotated_rate)
 
@@ -166,7 +166,7 @@ class DetectorNode(ManagedNode[DetectorNodeSettings]):
         self.perception = self._load_perception(self.settings.part(PerceptionSettings))
         self.while_configured.callback(setattr, self, "perception", None)
         self.while_configured.callback(setattr, self, "feeds", ())
-        self.feeds = tuple(CameraFeed(self, topic, self.managed_publisher) for topic in topics)
+        self.feeds = tuple(CameraFeed(self, topic, self.create_managed_publisher) for topic in topics)
         for feed in self.feeds[1:]:
             self.report_while_configured(f"images of {feed.topic}", feed.report)
 
@@ -253,7 +253,7 @@ class DetectorNode(ManagedNode[DetectorNodeSettings]):
             "overhead_ms": counters.overhead_ms(),
             "memory_mb": self._process.memory_info().rss / 2**20,
             "shortage": serving.shortage or None if serving else None,
-            "without_graphs": serving.ungraphed or None if serving else None,
+            "without_graphs": serving.graph_problems or None if serving else None,
             "last_error": counters.last_error or None,
         }
         if serving is None:

@@ -49,12 +49,12 @@ class ImageSourceNode(ManagedNode[ImageSourceSettings]):
                 self.get_logger().warning(f"{path}: {remark}")
         self._raw = self._compressed = self._info = None
         if settings.transport != "compressed":
-            self._raw = self.managed_publisher(Image, "image", qos.IMAGES)
+            self._raw = self.create_managed_publisher(Image, "image", qos.IMAGES)
         if settings.transport != "raw":
-            self._compressed = self.managed_publisher(CompressedImage, "image/compressed", qos.IMAGES)
+            self._compressed = self.create_managed_publisher(CompressedImage, "image/compressed", qos.IMAGES)
         if (recorded := self._source.camera_info) is not None:
             self._calibration = _camera_info(recorded)
-            self._info = self.managed_publisher(CameraInfo, "camera_info", qos.IMAGES)
+            self._info = self.create_managed_publisher(CameraInfo, "camera_info", qos.IMAGES)
         self.report_while_configured("source", self._report_source)
 
     def activate(self) -> None:

@@ -130,8 +130,8 @@ class Recorder(Node):
         self._annotations = self.resolve_topic_name("annotations")
         self._bag.add_topic(self._annotations, annotations.TYPE)
         for topic, (message_class, profile) in TOPICS.items():
-            write = self._writing(topic, message_class, latched=profile is qos.LATCHED)
-            take = partial(self._annotated, write) if topic == "decision" else write
+            write = self._register_topic(topic, message_class, latched=profile is qos.LATCHED)
+            take = partial(self._write_annotated, write) if topic == "decision" else write
             self.create_subscription(message_class, topic, take, profile, raw=True)
         self._transport = settings.image_transport
         # cameras without an image so far, by their scene topic
@@ -140,9 +140,9 @@ class Recorder(Node):
             scene = f"{folder_of(topic)}scene"
             if scene not in TOPICS:
                 message_class, profile = TOPICS["scene"]
-                write = self._writing(scene, message_class)
+                write = self._register_topic(scene, message_class)
                 self.create_subscription(message_class, scene, write, profile, raw=True)
-            images = RecordedImages(self, topic, settings.image_transport, self._writing)
+            images = RecordedImages(self, topic, settings.image_transport, self._register_topic)
             self._unseen[self.resolve_topic_name(scene)] = images
         listed = ", ".join(images.name for images in self._unseen.values())
         topics = len(TOPICS) + 2 * len(self._unseen)
@@ -171,13 +171,13 @@ class Recorder(Node):
             self.get_logger().error(f"{self.lost} messages were not recorded")
         super().destroy_node()
 
-    def _writing(self, topic: str, message_class: type, latched: bool = False) -> partial[None]:
+    def _register_topic(self, topic: str, message_class: type, latched: bool = False) -> partial[None]:
         """Registers ``topic`` in the recording; returns the callback that writes its messages."""
         name = self.resolve_topic_name(topic)
         self._bag.add_topic(name, type_of(message_class), latched)
         return partial(self._write, name)
 
-    def _annotated(self, write: Callable[[bytes], None], data: bytes) -> None:
+    def _write_annotated(self, write: Callable[[bytes], None], data: bytes) -> None:
         write(data)
         drawn = annotations.annotations(deserialize_message(data, m.SceneDecision), self._bag.types)
         self._write(self._annotations, drawn)
@@ -192,11 +192,11 @@ class Recorder(Node):
                 self.get_logger().info(f"recording goes on in {self._bag.folder}")
         except OSError as error:
             self.lost += 1
-            self._stopped(error)
+            self._on_write_error(error)
         else:
             self.recorded[topic] += 1
 
-    def _stopped(self, error: OSError) -> None:
+    def _on_write_error(self, error: OSError) -> None:
         self.problem = f"{self._bag.folder}: {error.strerror or error}"
         self._retry_at_s = time.monotonic() + RETRY_S
         self.get_logger().error(f"recording stopped, messages are lost: {self.problem}; {REMEDY}")
@@ -205,7 +205,7 @@ class Recorder(Node):
         try:
             self._bag.check()
         except OSError as error:
-            self._stopped(error)
+            self._on_write_error(error)
 
     def _resume(self, now_ns: int) -> bool:
         """Try from time to time to go on in a new folder; returns whether that succeeded."""

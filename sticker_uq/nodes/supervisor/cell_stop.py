@@ -83,9 +83,9 @@ class CellStop:
             return
         request = Trigger.Request() if self._type is Trigger else SetBool.Request(data=True)
         self._answer = client.call_async(request)
-        self._answer.add_done_callback(self._answered)
+        self._answer.add_done_callback(self._on_answer)
 
-    def _answered(self, answer: Future) -> None:
+    def _on_answer(self, answer: Future) -> None:
         if answer is not self._answer:
             return
         self._answer = None

@@ -9,7 +9,7 @@ from rclpy.node import Node
 
 from sticker_uq.nodes.common import qos
 from sticker_uq.nodes.common.liveliness import publisher_name, type_of
-from sticker_uq.nodes.common.one_publisher import decoding
+from sticker_uq.nodes.common.one_publisher import make_decoder
 from sticker_uq.scene import Reason
 
 TOPIC = "console/hold"
@@ -30,7 +30,7 @@ class ConsoleWatch:
         self._awaited = set(known)
         self._said: dict[str, str] = {}
         self._found: set[str] = set()
-        receive = decoding(KeyValue, MOST_BYTES, self._on_said, lambda _: None)
+        receive = make_decoder(KeyValue, MOST_BYTES, self._on_said, lambda _: None)
         events = SubscriptionEventCallbacks(matched=lambda _: self._changed())
         self._subscription = node.create_subscription(
             KeyValue, TOPIC, receive, qos.CONSOLES, event_callbacks=events, raw=True

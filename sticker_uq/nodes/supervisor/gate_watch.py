@@ -12,7 +12,7 @@ from sticker_uq.gate import BlockReason
 from sticker_uq.gate.presence import GatePublishers
 from sticker_uq.nodes.common import qos
 from sticker_uq.nodes.common.liveliness import UNNAMED, publisher_name, type_of
-from sticker_uq.nodes.common.one_publisher import decoding
+from sticker_uq.nodes.common.one_publisher import make_decoder
 from sticker_uq.scene import Reason
 from sticker_uq_msgs.msg import GateState
 
@@ -37,7 +37,7 @@ class GateWatch:
         self._publishers = GatePublishers()
         self._listened_s = time.monotonic() + listen_s
         # a publisher whose messages are refused is one that is not received
-        receive = decoding(GateState, MOST_BYTES, self._on_gate, lambda _: self.report_others())
+        receive = make_decoder(GateState, MOST_BYTES, self._on_gate, lambda _: self.report_others())
         self._subscription = node.create_subscription(GateState, "gate", receive, qos.GATE_WATCH, raw=True)
 
     def destroy(self) -> None:
@@ -45,7 +45,7 @@ class GateWatch:
 
     def _on_gate(self, message: GateState) -> None:
         """Note who publishes; this node's own messages come back too."""
-        self._publishers.received(message.supervisor, not message.reasons & GateState.REASON_NOT_ACTIVE)
+        self._publishers.note_message(message.supervisor, not message.reasons & GateState.REASON_NOT_ACTIVE)
         self.report_others()
 
     def report_others(self) -> None:

@@ -89,7 +89,7 @@ class SupervisorNode(ManagedNode[SupervisorNodeSettings]):
         self._inputs += self._poses.inputs
         self._stop = self.keep(CellStop(self, settings.part(StopSettings)))
         self._gate_watch = self.keep(GateWatch(self, self._identity, settings.discovery_time_s, self._impede))
-        self.keep(OperatorServices(self, self._happen, lambda: core.state, self._answered))
+        self.keep(OperatorServices(self, self._happen, lambda: core.state, self._publish_answer))
         self._watch_input(self.while_configured, Workpiece, "workpiece", self._on_workpiece, qos.LATCHED)
         self._out.no_request(self._now())
         # wall time: a simulated clock that stands still must not keep a permit alive; inactive too, because an arm that does
@@ -131,10 +131,14 @@ class SupervisorNode(ManagedNode[SupervisorNodeSettings]):
         listen = partial(self._watch_input, self.while_active)
         scene = self._on_scene, qos.NEWEST_SCENE
         listen(
-            SceneAssessment, "scene", *scene, refused=self._scene_refused, uncounted=self._on_uncounted_scene
+            SceneAssessment,
+            "scene",
+            *scene,
+            refused=self._on_scene_refused,
+            uncounted=self._on_uncounted_scene,
         )
         heard = self._on_image, qos.IMAGE_CHECKS_WATCH
-        listen(ImageCheck, "image_check", *heard, refused=self._scene_refused, gone=lost)
+        listen(ImageCheck, "image_check", *heard, refused=self._on_scene_refused, gone=lost)
         if self.settings.min_relief_mm > 0.0:
             measured = self._on_relief, qos.NEWEST_IMAGE_BEST_EFFORT
             without: dict[str, Any] = {
@@ -156,7 +160,7 @@ class SupervisorNode(ManagedNode[SupervisorNodeSettings]):
         **more: Any,
     ) -> None:
         """Let messages on ``topic`` count until ``stack`` is unwound, and close the gate while they come from two publishers."""
-        refused = refused or self._refused
+        refused = refused or self._on_refused
         more |= {"changed": self._check_inputs, "refused": refused, "most_bytes": MOST_BYTES}
         one = OnePublisher(self, kind, topic, deliver, profile, **more)
         self._inputs.append(one)
@@ -225,10 +229,10 @@ class SupervisorNode(ManagedNode[SupervisorNodeSettings]):
         problems = (one.problem() for one in self._inputs)
         self._impede(BlockReason.SECOND_SCENE_PUBLISHER, next(filter(None, problems), None))
 
-    def _refused(self, error: InvalidInput) -> None:
+    def _on_refused(self, error: InvalidInput) -> None:
         self.get_logger().warning(str(error), throttle_duration_sec=10.0)
 
-    def _scene_refused(self, error: InvalidInput) -> None:
+    def _on_scene_refused(self, error: InvalidInput) -> None:
         self._counts["unreadable_scenes"] += 1
         self._happen(ev.SceneUnreadable(Reason.of("scene_unreadable", detail=str(error))))
 
@@ -237,7 +241,7 @@ class SupervisorNode(ManagedNode[SupervisorNodeSettings]):
         try:
             scene = scene_from_msg(message)
         except InvalidInput as error:
-            self._scene_refused(error)
+            self._on_scene_refused(error)
             return
         self._out.numbers(scene)
         self._notice_a_jump()
@@ -271,7 +275,7 @@ class SupervisorNode(ManagedNode[SupervisorNodeSettings]):
     def _on_workpiece(self, message: Workpiece) -> None:
         self._happen(ev.WorkpieceChanged(message.id, stamp_to_ns(message.header.stamp)))
 
-    def _answered(self, request: ResolveIntervention.Request, workpiece_id: str, frame_id: str) -> None:
+    def _publish_answer(self, request: ResolveIntervention.Request, workpiece_id: str, frame_id: str) -> None:
         self._out.answer(request, workpiece_id, frame_id, self._now())
 
     # what follows from it

@@ -57,10 +57,10 @@ class OperatorServices:
     ) -> ResolveIntervention.Response:
         longest = max(len(request.person), len(request.request_id))
         if max(len(request.answers), len(request.not_stickers)) > MOST_ANSWERS or longest > LONGEST_NAME:
-            return _filled(response, ev.Reply(False, (_TOO_LONG,)))
+            return _fill_response(response, ev.Reply(False, (_TOO_LONG,)))
         if request.scene_answer not in set(SceneAnswer):
             unknown = Reason.of("scene_answer_unknown", number=request.scene_answer)
-            return _filled(response, ev.Reply(False, (unknown,)))
+            return _fill_response(response, ev.Reply(False, (unknown,)))
         answers = tuple(
             OperatorAnswer(
                 Answer(a.answer) if a.answer in set(Answer) else Answer.UNKNOWN, as_box(box_from_msg(a.box))
@@ -81,7 +81,7 @@ class OperatorServices:
         if reply.accepted:
             reference = self._state().reference
             self._answered(request, workpiece_id, reference.frame_id if reference else "")
-        return _filled(response, reply)
+        return _fill_response(response, reply)
 
     def _on_hold(self, request: SetBool.Request, response: SetBool.Response) -> SetBool.Response:
         reply = self._hold(ev.Hold() if request.data else ev.Release())
@@ -107,7 +107,7 @@ class OperatorServices:
     ) -> OperateGate.Response:
         person = request.person.strip()
         checked = bool(person and request.person_checked)
-        return _filled(response, self._operate(request.command, person, checked))
+        return _fill_response(response, self._operate(request.command, person, checked))
 
     def _operate(self, command: int, person: str, checked: bool) -> ev.Reply:
         if command == OperateGate.Request.COMMAND_HOLD:  # by anybody: nothing may delay it
@@ -127,7 +127,7 @@ class OperatorServices:
 _TOO_LONG = Reason.of("request_too_long", answers=MOST_ANSWERS, characters=LONGEST_NAME)
 
 
-def _filled(response: Any, reply: ev.Reply) -> Any:
+def _fill_response(response: Any, reply: ev.Reply) -> Any:
     """``response`` with what ``reply`` says, in codes and in words."""
     response.accepted = reply.accepted
     response.reasons = [reason_to_msg(reason) for reason in reply.reasons]

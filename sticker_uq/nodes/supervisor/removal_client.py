@@ -19,7 +19,7 @@ from sticker_uq.gate.state import Target
 from sticker_uq.nodes.common.conversions import box_to_msg, ns_to_stamp, pose_to_msg
 from sticker_uq.nodes.common.diagnostics import steady_timer
 from sticker_uq.nodes.common.liveliness import subscribe_with_liveliness
-from sticker_uq.nodes.common.one_publisher import decoding
+from sticker_uq.nodes.common.one_publisher import make_decoder
 from sticker_uq.nodes.common.qos import ARM_STATUS_WATCH
 from sticker_uq_msgs.action import RemoveSticker
 from sticker_uq_msgs.msg import ArmStatus, ObservedObject
@@ -50,7 +50,7 @@ class RemovalClient:
         self._served = False
         self._told = False
         self._heartbeat = Heartbeat(math.ceil(silence_s / LOOK_PERIOD_S))
-        receive = decoding(ArmStatus, MOST_STATUS_BYTES, self._on_status, lambda _: self._lose())
+        receive = make_decoder(ArmStatus, MOST_STATUS_BYTES, self._on_status, lambda _: self._lose())
         heard = receive, ARM_STATUS_WATCH, self._on_death
         self._subscription = subscribe_with_liveliness(node, ArmStatus, "arm/status", *heard, raw=True)
         self._timer = steady_timer(node, LOOK_PERIOD_S, self._look)

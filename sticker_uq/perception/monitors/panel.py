@@ -45,7 +45,7 @@ class Panel:
         self.hash = hashlib.sha256(f"{fitted_hash}:{names}".encode()).hexdigest()
         self._probe = probe
 
-    def scored(
+    def score_objects(
         self,
         detector: StochasticDetector,
         image: NDArray[np.uint8],

@@ -185,7 +185,7 @@ def novelty_maps(
 ) -> NoveltyMaps:
     """Outputs of ``network`` for ``image`` (H, W, 3) uint8 BGR of any size.
 
-    ``run("novelty", compute, inputs)`` computes them, as ``StochasticDetector.graphed``; None: as they are.
+    ``run("novelty", compute, inputs)`` computes them, as ``StochasticDetector.run_stage``; None: as they are.
     """
 
     def compute(pixels: Tensor) -> Tensors:
@@ -319,7 +319,7 @@ def packaged_file(name: str) -> Path | None:
     return path if path.is_file() else None
 
 
-def packaged_for(detector: StochasticDetector) -> Path | None:
+def packaged_file_for(detector: StochasticDetector) -> Path | None:
     """The packaged file for ``detector``; None unless this has packaged weights."""
     path = packaged_file(detector.name)
     if path is None or read_metadata(path).get("detector") != detector.weights_hash:
@@ -329,7 +329,7 @@ def packaged_for(detector: StochasticDetector) -> Path | None:
 
 def packaged_network(detector: StochasticDetector) -> NoveltyNetwork | None:
     """Ready for run time; None unless ``detector`` has packaged weights."""
-    path = packaged_for(detector)
+    path = packaged_file_for(detector)
     return None if path is None else load_network(path, detector.device)
 
 

@@ -115,7 +115,7 @@ class Attack:
         """One iteration; False, and nothing done, when no target is left."""
         pixels = self.now.requires_grad_(True)
         outputs, *_ = target_outputs(self.detector, pixels, self.targets)
-        active = ~self._reached(outputs.probabilities)
+        active = ~self._is_reached(outputs.probabilities)
         if not active.any():
             self.now = pixels.detach()
             return False
@@ -141,7 +141,7 @@ class Attack:
         """The adversarial pictures clipped and rounded, measured as they are stored."""
         stored = self.now.detach().round().clamp(0, 255)
         counts = self.targets.counts()
-        fooled = self._reached(target_outputs(self.detector, stored, self.targets)[0].probabilities)
+        fooled = self._is_reached(target_outputs(self.detector, stored, self.targets)[0].probabilities)
         hits = torch.bincount(self.targets.image[fooled], minlength=len(stored)).tolist()
         found = []
         for index, (picture, clean) in enumerate(zip(stored, self.clean, strict=True)):
@@ -164,7 +164,7 @@ class Attack:
         change = rng.uniform(-reach, reach, tuple(clean.shape)).astype(np.float32)
         return clean + torch.from_numpy(change).to(clean)
 
-    def _reached(self, probabilities: Tensor) -> Tensor:
+    def _is_reached(self, probabilities: Tensor) -> Tensor:
         if not self.settings.confidence:
             return probabilities.argmax(dim=1) != self.targets.labels
         rows = torch.arange(len(probabilities), device=probabilities.device)

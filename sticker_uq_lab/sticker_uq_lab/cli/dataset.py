@@ -15,7 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from sticker_uq.cli import option
 from sticker_uq.cli.options import Topic, check_settings, field_options, output_file, output_folder
-from sticker_uq.cli.terminal import counting, tell_of_source
+from sticker_uq.cli.terminal import make_progress_bar, tell_of_source
 from sticker_uq.detection.settings import DetectorSettings
 from sticker_uq.evaluation.executors import map_over
 from sticker_uq.io.coco import EncodedScene, check_new_dataset, encode_picture, read_coco, write_coco
@@ -27,7 +27,7 @@ from sticker_uq.scene import InvalidInput
 from sticker_uq_lab.cli import dataset_check, dataset_generate, dataset_import, dataset_prelabel
 from sticker_uq_lab.datasets.abnormal import CASES, CLEAN, EXPOSURE, abnormal_scenes
 from sticker_uq_lab.datasets.frames import choose_frames, file_name
-from sticker_uq_lab.datasets.from_audit import BY_PERSON, AnsweredCase, answered_cases, encoded
+from sticker_uq_lab.datasets.from_audit import BY_PERSON, AnsweredCase, answered_cases, encode_labelled
 from sticker_uq_lab.datasets.prompts import PACKAGED_TEMPLATE, PromptTemplate, write_prompts
 from sticker_uq_lab.rendering import encode_scene
 from sticker_uq_lab.rendering.designs import Designs, read_designs, with_designs
@@ -83,7 +83,7 @@ def render(
         _make, size=(width, height), limits=limits, image_format=image_format, profile=profile, designs=shown
     )
     scenes = map_over(make, range(seed, seed + count), jobs, chunksize=4)
-    with counting() as bar, closing(scenes):
+    with make_progress_bar() as bar, closing(scenes):
         task = bar.add_task("rendering", total=count)
         write_coco(out, scenes, progress=lambda done: bar.update(task, completed=done))
     typer.echo(f"{count} scenes in {out}")
@@ -136,7 +136,7 @@ def close_ups(
 
     items = read_coco(data)
     detector = load_detector(check_settings(DetectorSettings, detector_values))
-    with counting() as bar:
+    with make_progress_bar() as bar:
         task = bar.add_task("close-ups", total=len(items))
         scenes = close_up_scenes(items, detector, seed, image_format)
         write_coco(out, scenes, progress=lambda done: bar.update(task, completed=done))
@@ -301,7 +301,7 @@ def _encode_answered(number: int, case: AnsweredCase) -> EncodedScene:
         "person": question.person,
     }
     sources = tuple({"source": box.source} for box in case.boxes)
-    return encoded(case.picture, case.boxes, number, about, box_fields=sources)
+    return encode_labelled(case.picture, case.boxes, number, about, box_fields=sources)
 
 
 @app.command()

@@ -12,7 +12,7 @@ from rich.table import Table
 
 from sticker_uq.cli import option
 from sticker_uq.cli.options import check_settings, field_options, output_file
-from sticker_uq.cli.terminal import counting, list_lines, output
+from sticker_uq.cli.terminal import list_lines, make_progress_bar, output
 from sticker_uq.detection.settings import DetectorSettings
 from sticker_uq.io.coco import LabelledImage, label_counts, load_annotations, read_coco
 from sticker_uq.io.files import write_file
@@ -51,7 +51,7 @@ def command(
     settings = check_settings(DetectorSettings, detector_values)
     items = read_coco(data, crowd=True)
     others = read_coco(against, crowd=True) if against is not None else []
-    with counting(transient=True) as bar:
+    with make_progress_bar(transient=True) as bar:
         advance = partial(bar.advance, bar.add_task("reading", total=len(items) + len(others)))
         seen, known = (checking.picture_statistics(part, advance) for part in (items, others))
     console = output()
@@ -153,7 +153,7 @@ def _list(title: str, findings: Sequence[checking.LabelFinding], names: Mapping[
 def _drift(rows: Sequence[checking.Drift]) -> Table:
     table = Table("property", "here", "there", "KS distance", "p (Holm)", "", title="Drift, medians")
     for row in rows:
-        words = "differs" if row.drifted else ""
+        words = "differs" if row.has_drifted else ""
         table.add_row(
             row.name, f"{row.first:.3g}", f"{row.second:.3g}", f"{row.distance:.2f}", f"{row.p:.2g}", words
         )

@@ -8,7 +8,7 @@ import typer
 
 from sticker_uq.cli import option
 from sticker_uq.cli.options import output_folder
-from sticker_uq.cli.terminal import counting
+from sticker_uq.cli.terminal import make_progress_bar
 from sticker_uq.io.stopping import resumable
 from sticker_uq.scene import InvalidInput
 from sticker_uq_lab.datasets.generating import (
@@ -45,7 +45,7 @@ def generate(
     asked, model = read_prompts(prompts), model or MODELS[client]
     make = openai_client(model, base_url) if client == "openai" else diffusers_client(model)
     resumable("the same call resumes", out)
-    with counting() as bar:
+    with make_progress_bar() as bar:
         task = bar.add_task("generating", total=len(asked))
         refused = generate_pictures(out, asked, model, make, lambda: bar.advance(task))
     typer.echo(f"{len(asked) - refused} pictures in {out / 'pictures'}, {refused} refused")

@@ -14,7 +14,7 @@ from rich.table import Table
 
 from sticker_uq.cli import option
 from sticker_uq.cli.options import output_file, output_folder
-from sticker_uq.cli.terminal import counting, list_lines, output
+from sticker_uq.cli.terminal import list_lines, make_progress_bar, output
 from sticker_uq.io.coco_entries import IGNORE
 from sticker_uq.io.faults import Faults, LabelCounts
 from sticker_uq.io.files import write_file
@@ -122,9 +122,13 @@ def command(
     with _progress("reading", len(pictures)) as advance:
         found = reader.read(pictures, advance)
     changes = reader.changes
-    data = importing.grouped(found, near, group, consecutive, changes if repair else None)
-    counts.read, all_ = (sum(len(one.labelled.labels) for one in part) for part in (data.pictures, found))
-    counts.crowd, crowds = (sum(len(one.labelled.crowd) for one in part) for part in (data.pictures, found))
+    data = importing.group_pictures(found, near, group, consecutive, changes if repair else None)
+    counts.read, all_ = (
+        sum(len(one.labelled_image.labels) for one in part) for part in (data.pictures, found)
+    )
+    counts.crowd, crowds = (
+        sum(len(one.labelled_image.crowd) for one in part) for part in (data.pictures, found)
+    )
     counts.left_out["on copies that are left out"] = all_ - counts.read + crowds - counts.crowd
     counts.check(str(source))
     if not counts.read:
@@ -143,7 +147,7 @@ def command(
     for line in counts.lines():
         typer.echo(printable(line))
     output().print(_table(out, data, parts))
-    compared = _compared(data) if compare else []
+    compared = _compare_parts(data) if compare else []
     for line in (*compared, *_frames(data, parts), *_find_unbalanced(data, parts), *_provable(out, parts)):
         typer.echo(line, err=True)
     typer.echo(f"classes, copies and changes are in {out / importing.RECORD}")
@@ -170,7 +174,7 @@ def _record(
 
 @contextmanager
 def _progress(what: str, total: int) -> Iterator[Any]:
-    with counting(transient=True) as bar:
+    with make_progress_bar(transient=True) as bar:
         task = bar.add_task(what, total=total)
         yield lambda: bar.advance(task)
 
@@ -205,7 +209,7 @@ def _tell(
 def _table(out: Path, data: importing.Grouped, parts: Mapping[str, Sequence[int]]) -> Table:
     table = Table("folder", "pictures", "laptops", "logos", "stickers", "pictures without a sticker")
     for name, numbers in parts.items():
-        items = [data.pictures[index].labelled for index in numbers]
+        items = [data.pictures[index].labelled_image for index in numbers]
         balance = class_balance(items)
         clean = sum(not item.shows_sticker for item in items)
         laptops = len({data.groups[index] for index in numbers})
@@ -214,8 +218,8 @@ def _table(out: Path, data: importing.Grouped, parts: Mapping[str, Sequence[int]
     return table
 
 
-def _compared(data: importing.Grouped) -> list[str]:
-    items = [one.labelled for one in data.pictures]
+def _compare_parts(data: importing.Grouped) -> list[str]:
+    items = [one.labelled_image for one in data.pictures]
     if sum(len(item.boxes) > 0 for item in items) < FEWEST:
         return []
     # takes seconds
@@ -253,7 +257,7 @@ def _frames(data: importing.Grouped, parts: Mapping[str, Sequence[int]]) -> list
 
 def _find_unbalanced(data: importing.Grouped, parts: Mapping[str, Sequence[int]]) -> list[str]:
     """One line for each part in which pictures without a sticker are half or twice as frequent as in all."""
-    clean = [not one.labelled.shows_sticker for one in data.pictures]
+    clean = [not one.labelled_image.shows_sticker for one in data.pictures]
     share = sum(clean) / len(clean)
     found = []
     for part, numbers in parts.items():

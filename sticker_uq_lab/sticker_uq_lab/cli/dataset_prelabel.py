@@ -12,7 +12,7 @@ import typer
 
 from sticker_uq.cli import option
 from sticker_uq.cli.options import Topic, check_settings, field_options, load_bundle, output_folder
-from sticker_uq.cli.terminal import counting, tell_of_source
+from sticker_uq.cli.terminal import make_progress_bar, tell_of_source
 from sticker_uq.detection.settings import DetectorSettings
 from sticker_uq.io.coco import EncodedScene, encode_picture, read_coco, read_picture, write_coco
 from sticker_uq.io.files import whole_folder
@@ -76,7 +76,7 @@ def command(
     failed: list[str] = []
     named: set[str] = set()
 
-    def encoded(item: SourceImage, number: int) -> EncodedScene:
+    def encode(item: SourceImage, number: int) -> EncodedScene:
         assert item.image is not None
         seen = detector.detect(detector.encode(item.image))
         scores = seen.probabilities.max(axis=1, initial=0.0)
@@ -111,11 +111,11 @@ def command(
                 failed.append(f"{item.name}: {item.error}")
                 number += 1
             else:
-                yield encoded(item, number)
+                yield encode(item, number)
                 number += 1
             bar.advance(task)
 
-    with counting() as bar, whole_folder(out) as folder:
+    with make_progress_bar() as bar, whole_folder(out) as folder:
         task = bar.add_task("detecting", total=operator.length_hint(source, 0) or None)
         written = write_coco(folder, scenes(), description=_DESCRIPTION)
         if not written and left_out and not failed:

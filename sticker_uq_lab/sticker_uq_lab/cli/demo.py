@@ -38,7 +38,7 @@ from sticker_uq_lab.cli.demo_report import (
     read_outcome,
     read_records,
 )
-from sticker_uq_lab.simulation.pace import Pace, measured, pace_for
+from sticker_uq_lab.simulation.pace import Pace, measure_pace, pace_for
 from sticker_uq_lab.simulation.simulated_cell import RECORDS, LaptopRecord, SimulationSettings
 
 Settings = TypeVar("Settings", bound=BaseModel)
@@ -236,11 +236,11 @@ def _free_port() -> int:
 
 
 def _simulation(params: Path | None, seed: int, laptops: int) -> SimulationSettings:
-    given = _given(params, "cell_sim", SimulationSettings).model_dump(exclude_unset=True)
+    given = _read_settings(params, "cell_sim", SimulationSettings).model_dump(exclude_unset=True)
     return validate(SimulationSettings, given | {"seed": seed, "laptops": laptops, "hard": True})
 
 
-def _given(params: Path | None, node: str, settings: type[Settings]) -> Settings:
+def _read_settings(params: Path | None, node: str, settings: type[Settings]) -> Settings:
     """The settings of ``node`` that the parameter file has."""
     fields = settings.model_fields
     given = read_parameters(params, node, fields) if params is not None else {}
@@ -255,7 +255,9 @@ def _peel_by_score(
     from sticker_uq.detection.settings import DetectorSettings
     from sticker_uq_lab.simulation.score_threshold import peel_by_score
 
-    return peel_by_score(settings, load_detector(_given(params, "detector", DetectorSettings)), least_score)
+    return peel_by_score(
+        settings, load_detector(_read_settings(params, "detector", DetectorSettings)), least_score
+    )
 
 
 def _isolate(domain: int) -> None:
@@ -270,9 +272,9 @@ def _pace(params: Path | None, settings: SimulationSettings, budget_s: float) ->
     from sticker_uq.perception.factory import load_perception
     from sticker_uq.perception.settings import PerceptionSettings
 
-    perception = load_perception(_given(params, "detector", PerceptionSettings))
-    age_s = _given(params, "supervisor", GateSettings).max_scene_age_s
-    return pace_for(measured(perception, settings), settings, age_s, budget_s)
+    perception = load_perception(_read_settings(params, "detector", PerceptionSettings))
+    age_s = _read_settings(params, "supervisor", GateSettings).max_scene_age_s
+    return pace_for(measure_pace(perception, settings), settings, age_s, budget_s)
 
 
 def _fit(specs: list[ProcessSpec], settings: SimulationSettings, pace: Pace, console: Console) -> None:
@@ -316,17 +318,17 @@ def _wait(group: ProcessGroup, out: Path, patience: Patience) -> str | tuple[str
             return f"timeout after {patience.timeout:g} s (a slow machine needs a longer --timeout)"
         if patience.standstill_s is not None and now - moved > patience.standstill_s:
             return f"nothing was removed, answered or done for {patience.standstill_s:.0f} s"
-        if patience.budget_s is not None and now - began > patience.budget_s and _finished(out):
+        if patience.budget_s is not None and now - began > patience.budget_s and _finished_records(out):
             return ""
 
 
-def _finished(out: Path) -> list[LaptopRecord]:
+def _finished_records(out: Path) -> list[LaptopRecord]:
     return [record for record in read_records(out) if record.handed_over]
 
 
 def _keep_finished(out: Path) -> None:
     """Leave the laptop out that the end found in the cell."""
-    files.write_file(out / MADE_BY_DEMO, RECORDS.dump_json(_finished(out)).decode())
+    files.write_file(out / MADE_BY_DEMO, RECORDS.dump_json(_finished_records(out)).decode())
 
 
 def _run(
@@ -359,7 +361,7 @@ def _run(
                 colour = {"WARN": "yellow", "ERROR": "red", "FATAL": "red"}.get(level, "default")
                 bar.console.print(f"[dim]{node:>10}[/] [{colour}]{escape(text)}[/]")
             if node == "cell_sim":
-                done = _finished(out)
+                done = _finished_records(out)
                 for record in done[told:]:
                     bar.console.print(_tell(record))
                 told = len(done)
@@ -367,7 +369,7 @@ def _run(
 
         with ProcessGroup(specs, show) as group:
             ended = _wait(group, out, patience)
-    done_count = len(_finished(out))
+    done_count = len(_finished_records(out))
     if isinstance(ended, str):
         return ended, done_count
     name, code = ended

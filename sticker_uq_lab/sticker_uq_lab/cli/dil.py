@@ -10,7 +10,7 @@ import typer
 
 from sticker_uq.cli import option
 from sticker_uq.cli.options import check_settings, field_options, output_file, output_folder
-from sticker_uq.cli.terminal import counting, stage_bars
+from sticker_uq.cli.terminal import make_progress_bar, stage_bars
 from sticker_uq.detection.detector import StochasticDetector, load_detector
 from sticker_uq.detection.names import MODEL_NAMES
 from sticker_uq.detection.settings import DetectorSettings
@@ -183,7 +183,7 @@ def _records(
     detector = load_detector(settings)
     network = load_network(network_file, detector.device) if network_file else packaged_network(detector)
     records = {}
-    with counting() as bar:
+    with make_progress_bar() as bar:
         task = bar.add_task(settings.model, total=sum(map(len, cases.values())))
         for case, images in cases.items():
             cache = out / f"{settings.model}_{case}.json"

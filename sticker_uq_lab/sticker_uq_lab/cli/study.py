@@ -32,7 +32,7 @@ def statistics(
     """Friedman and Wilcoxon tests, effect sizes, tiers, best models and correlations of per-image results."""
     analysis = analyse(read_results(results), profile, resamples, seed)
     blocks: list[Block] = []
-    for title, table in _shown(analysis).items():
+    for title, table in _select_tables(analysis).items():
         if not table.empty:
             blocks += [f"## {title}", figures_table(table)]
     output().print(Markdown(as_markdown(blocks)))
@@ -42,7 +42,7 @@ def statistics(
         typer.echo(f"tables in {out}")
 
 
-def _shown(analysis: Analysis) -> dict[str, pd.DataFrame]:
+def _select_tables(analysis: Analysis) -> dict[str, pd.DataFrame]:
     friedman, pairs, pooled = analysis.friedman, analysis.pairs, analysis.pooled
     if not pairs.empty:
         columns = ["dataset", "dropout_rate", "measure", "first", "second", "p_holm", "rbc", "band", "better"]

@@ -78,7 +78,7 @@ class LabelledPicture:
         x1, y1, x2, y2 = self.boxes[index]
         return np.array([(x1, y1), (x2, y1), (x2, y2), (x1, y2)], np.float32)
 
-    def seen_again(self, image: Image, before: RenderedScene, after: RenderedScene) -> Self:
+    def follow_scene(self, image: Image, before: RenderedScene, after: RenderedScene) -> Self:
         """The objects follow the scene from where it renders as `before` to where it renders as `after`."""
         numbers = {int(identity): number for number, identity in enumerate(before.ids)}
         place = {numbers[int(i)]: row for row, i in enumerate(after.ids) if int(i) in numbers}
@@ -127,7 +127,7 @@ class LabelledPicture:
         moved = replace(self, image=image, shapes=shapes, scene=None)
         return moved._keep(np.asarray(boxes, np.float32), visible)
 
-    def covered(self, cover: Image, image: Image) -> Self:
+    def with_cover(self, cover: Image, image: Image) -> Self:
         """The objects behind what covers the pixels where `cover` (H, W) is not 0; `image` shows it.
 
         A box shrinks to the tight box around the visible part of the object (of its box if its shape is unknown), and an object

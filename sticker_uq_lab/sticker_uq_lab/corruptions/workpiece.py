@@ -128,7 +128,7 @@ def occlusion(picture: LabelledPicture, strength: float, rng: Rng, tool: str = "
     light = np.clip(picture.image.mean() / 120, 0.4, 1.4)
     lit = inks * np.float32(light) + grain(rng, *picture.size)[:, :, None] * 3
     image = np.rint(behind * (1 - solid) + lit * solid).clip(0, 255).astype(np.uint8)
-    return picture.covered((cover > 127).astype(np.uint8), image)
+    return picture.with_cover((cover > 127).astype(np.uint8), image)
 
 
 def _fit(
@@ -166,7 +166,7 @@ def _render(picture: LabelledPicture, before: SceneSpec, after: SceneSpec) -> La
     old, new = render(before, size), render(after, size)
     same = (old.image == new.image).all(axis=2, keepdims=True)
     image = np.where(same, picture.image, new.image)
-    return replace(picture.seen_again(image, old, new), scene=after)
+    return replace(picture.follow_scene(image, old, new), scene=after)
 
 
 @transformation(
@@ -180,7 +180,7 @@ def unknown_make(picture: LabelledPicture, strength: float, rng: Rng) -> Labelle
     """A make in no data set: its own emblem and name, in the place of the old, and (if rendered) a case of its own colour."""
     make = len(BRANDS) + int(rng.integers(2**20))
     if picture.scene is None:
-        return _pasted_make(picture, strength, make)
+        return _paste_make(picture, strength, make)
     return _render(picture, picture.scene, _of_make(picture.scene, make, strength, rng))
 
 
@@ -191,19 +191,19 @@ def _of_make(scene: SceneSpec, make: int, contrast: float, rng: Rng) -> SceneSpe
     pixel = np.array([[[hue, rng.uniform(110, 200), value]]]).astype(np.uint8)
     blue, green, red = cv2.cvtColor(pixel, cv2.COLOR_HSV2BGR)[0, 0].tolist()
     case: Colour = (blue, green, red)
-    new: dict[str, Any] = {"brand": make, "colour": _contrasting(case, contrast), "finish": "bright"}
+    new: dict[str, Any] = {"brand": make, "colour": _contrasting_colour(case, contrast), "finish": "bright"}
     laptop = replace(scene.laptop, brand=make, colour=case, deck_colour=case)
     return replace(scene, laptop=laptop, logos=tuple(replace(logo, **new) for logo in scene.logos))
 
 
-def _contrasting(surface: Colour, contrast: float) -> Colour:
+def _contrasting_colour(surface: Colour, contrast: float) -> Colour:
     """A neutral colour lighter than `surface` by `contrast` grey levels; or darker if that would exceed white."""
     base = luminance(surface)
     level = base + contrast if base + contrast <= 255 else max(0.0, base - contrast)
     return (round(level),) * 3
 
 
-def _pasted_make(picture: LabelledPicture, contrast: float, make: int) -> LabelledPicture:
+def _paste_make(picture: LabelledPicture, contrast: float, make: int) -> LabelledPicture:
     image = picture.image.copy()
     width, height = picture.size
     for box, label in zip(picture.boxes, picture.labels, strict=True):
@@ -218,7 +218,7 @@ def _pasted_make(picture: LabelledPicture, contrast: float, make: int) -> Labell
         layout = min(_LAYOUTS, key=lambda n: abs(math.log(aspect * np.divide(*logo_mask(make, n).shape))))
         ink = cv2.resize(logo_mask(make, layout), (right - left, bottom - top), interpolation=cv2.INTER_AREA)
         case: Colour = tuple(image[top:bottom, left:right].mean((0, 1)).tolist())
-        stamp(image, ink, left, top, _contrasting(case, contrast))
+        stamp(image, ink, left, top, _contrasting_colour(case, contrast))
     return picture.with_image(image)
 
 

@@ -72,9 +72,9 @@ def occlude(scene: AbnormalScene, rng: Rng) -> AbnormalScene:
         others = np.delete(boxes, target, axis=0)
         # from the direction that hides least of the others
         turns = rng.uniform(0, 2 * math.pi, _DIRECTIONS)
-        spoilt = [_cover(_reaching(shape, kind, box, 0.0, t, seed)[1], others).sum() for t in turns]
+        spoilt = [_cover(_draw_reaching(shape, kind, box, 0.0, t, seed)[1], others).sum() for t in turns]
         turn = float(turns[int(np.argmin(spoilt))])
-        colours, mask = _hiding(shape, kind, box, share, turn, seed)
+        colours, mask = _draw_hiding(shape, kind, box, share, turn, seed)
         lay(scene.image, colours, mask, rng, height=rng.uniform(0.004, 0.012) * shape[1], realistic=True)
         scene = _hidden(scene, mask, kind)
     return scene
@@ -113,7 +113,7 @@ def _with_foreign(scene: AbnormalScene, rng: Rng, stickers: bool) -> AbnormalSce
     return scene
 
 
-def patched(scene: AbnormalScene, rng: Rng, patch: Image) -> AbnormalScene:
+def paste_patch(scene: AbnormalScene, rng: Rng, patch: Image) -> AbnormalScene:
     """An adversarial ``patch`` (s, s, 3) uint8 on one or two stickers, as `patch_place` says."""
     boxes = scene.boxes
     for target in _targets(scene, rng):
@@ -141,7 +141,7 @@ def _targets(scene: AbnormalScene, rng: Rng) -> list[int]:
     return [int(i) for i in stickers[: int(rng.integers(1, MOST_TARGETS + 1))]]
 
 
-def _reaching(
+def _draw_reaching(
     shape: tuple[int, ...], kind: str, box: FloatArray, reach: float, turn: float, seed: int
 ) -> tuple[Image, Image]:
     """Colours and coverage of the occluder ``kind`` that enters from direction ``turn`` with ``reach`` over ``box``."""
@@ -154,13 +154,13 @@ def _reaching(
     return draw_over(shape, draw, centre, unit, turn, np.random.default_rng(seed))
 
 
-def _hiding(
+def _draw_hiding(
     shape: tuple[int, ...], kind: str, box: FloatArray, share: float, turn: float, seed: int
 ) -> tuple[Image, Image]:
-    def covered(reach: float) -> float:
-        return float(_cover(_reaching(shape, kind, box, reach, turn, seed)[1], box[None])[0])
+    def cover_share(reach: float) -> float:
+        return float(_cover(_draw_reaching(shape, kind, box, reach, turn, seed)[1], box[None])[0])
 
-    return _reaching(shape, kind, box, _bisect(covered, share, -_REACH, _REACH), turn, seed)
+    return _draw_reaching(shape, kind, box, _bisect(cover_share, share, -_REACH, _REACH), turn, seed)
 
 
 def _piece(shape: tuple[int, ...], box: FloatArray, share: float, rng: Rng) -> Image:
@@ -196,7 +196,7 @@ def _cover(mask: Image, boxes: FloatArray) -> FloatArray:
 
 
 def _hidden(scene: AbnormalScene, mask: Image, kind: str) -> AbnormalScene:
-    return _with_thing(scene.covered((mask > 127).astype(np.uint8), scene.image), mask, kind)
+    return _with_thing(scene.with_cover((mask > 127).astype(np.uint8), scene.image), mask, kind)
 
 
 def _with_thing(scene: AbnormalScene, mask: Image, kind: str) -> AbnormalScene:
@@ -309,7 +309,7 @@ def _scenes(
         rng = np.random.default_rng((seed, zlib.crc32(case.encode()), own))
         scene = leave_untouched(coco.read_picture(item), item.boxes, item.labels)
         if patch is not None:
-            scene = patched(scene, rng, patch)
+            scene = paste_patch(scene, rng, patch)
         elif case == "occlusion-pasted":
             other = items[(index + 1 + int(rng.integers(max(1, len(items) - 1)))) % len(items)]
             scene = paste(scene, rng, coco.read_picture(other))

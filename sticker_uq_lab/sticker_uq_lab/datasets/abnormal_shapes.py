@@ -198,7 +198,7 @@ class Exposed(NamedTuple):
     flat: FloatArray
 
 
-def exposed(image: Image, boxes: FloatArray, rng: Rng) -> Exposed:
+def add_shapes(image: Image, boxes: FloatArray, rng: Rng) -> Exposed:
     """``image`` (H, W, 3) uint8 BGR with 1 to 3 random shapes, on its objects ``boxes`` (N, 4) px and on or around the laptop."""
     height, width = image.shape[:2]
     result = image.copy()

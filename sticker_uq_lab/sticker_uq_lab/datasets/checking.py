@@ -56,7 +56,7 @@ class Drift:
     p: float
 
     @property
-    def drifted(self) -> bool:
+    def has_drifted(self) -> bool:
         return self.p < _ALPHA
 
 

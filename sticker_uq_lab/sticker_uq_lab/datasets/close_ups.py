@@ -67,7 +67,7 @@ def close_up_scene(
         left, top, w, h = part.window
         inside = boxes.clip([left, top] * 2, [left + w, top + h] * 2)
         kept = _areas(inside) >= _VISIBLE * _areas(boxes)
-        shown.append(part.shown(inside[kept]))
+        shown.append(part.project_boxes(inside[kept]))
         classes.append(labels[kept])
     size = (min(width, WIDEST), round(height * min(width, WIDEST) / width))
     if width > WIDEST:

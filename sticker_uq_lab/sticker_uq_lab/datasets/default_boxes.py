@@ -42,7 +42,7 @@ def covered_share(items: Sequence[LabelledImage], name: str, **options: Any) -> 
     return _share(items, model, generator)
 
 
-def fitting_scales(items: Sequence[LabelledImage], name: str, input_size: int) -> tuple[float, ...]:
+def fit_scales(items: Sequence[LabelledImage], name: str, input_size: int) -> tuple[float, ...]:
     """Scales of an SSD's default boxes that fit the boxes of ``items``; none where its own fit half of them.
 
     Otherwise a geometric row from the largest of some first scales with which the share is within 2 % of the best.
@@ -94,7 +94,7 @@ def _share(items: Sequence[LabelledImage], model: Any, generator: Any) -> float:
     return float(torch.cat(found).float().mean()) if whole else float("nan")
 
 
-def _packaged(name: str) -> dict[str, Any]:
+def _packaged_options(name: str) -> dict[str, Any]:
     """Options of `build_model` for the packaged weights of model ``name``, which ``train`` starts from; none without them."""
     options = network_settings(path) if (path := packaged_weights(name)) else {}
     return {key: tuple(value) if isinstance(value, list) else value for key, value in options.items()}
@@ -102,7 +102,7 @@ def _packaged(name: str) -> dict[str, Any]:
 
 def sides_in_view(items: Sequence[LabelledImage], model: str, min_size: int) -> FloatArray:
     """Shorter sides (N,) px of the objects after the resizing of ``model``, as packaged if it is, with ``min_size``."""
-    transform = _shapes(model, min_size=min_size, **_packaged(model)).transform
+    transform = _shapes(model, min_size=min_size, **_packaged_options(model)).transform
     sides = []
     for item in items:
         height, width = resized_size(transform, item.height, item.width)
@@ -113,7 +113,7 @@ def sides_in_view(items: Sequence[LabelledImage], model: str, min_size: int) -> 
 
 def default_box_advice(items: Sequence[LabelledImage], model: str, min_size: int) -> str:
     """What to say of objects that no default box of ``model``, as packaged if it is, fits; "" when half of them have one."""
-    packaged = _packaged(model)
+    packaged = _packaged_options(model)
     share = covered_share(items, model, min_size=min_size, **packaged)
     if not share < ENOUGH:
         return ""
@@ -140,7 +140,7 @@ def default_box_advice(items: Sequence[LabelledImage], model: str, min_size: int
 
 
 def _with_own_boxes(items: Sequence[LabelledImage], model: str, size: int) -> float:
-    scales = fitting_scales(items, model, size)
+    scales = fit_scales(items, model, size)
     return covered_share(items, model, input_size=size, anchor_scales=scales)
 
 

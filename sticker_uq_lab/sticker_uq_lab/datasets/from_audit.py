@@ -27,7 +27,7 @@ from sticker_uq.gate.audit import Entry, entries, verify
 from sticker_uq.gate.box_overlap import Box, as_box, same_place
 from sticker_uq.io.bags import Bag
 from sticker_uq.io.coco import EncodedScene
-from sticker_uq.io.messages import decision_from_msg, expected_fields, scene_from_msg, stamp_to_ns
+from sticker_uq.io.messages import decision_from_msg, expect_fields, scene_from_msg, stamp_to_ns
 from sticker_uq.io.sources import open_source
 from sticker_uq.io.topics import folder_of
 from sticker_uq.messages import text_of
@@ -107,7 +107,7 @@ def answered_questions(audit_folder: Path) -> list[AnsweredQuestion]:
     contradicted: set[str] = set()
     found = []
     for entry in entries(audit_folder):
-        with expected_fields(f"audit log {audit_folder}: entry {entry.number}"):
+        with expect_fields(f"audit log {audit_folder}: entry {entry.number}"):
             if entry.kind == "request":
                 asked[str(entry.data["request_id"])] = entry
             elif entry.kind == "answer" and entry.data.get("accepted") and entry.data["request_id"] in asked:
@@ -161,7 +161,7 @@ def label_case(question: AnsweredQuestion, decision: SceneDecision) -> tuple[tup
     said = question.before.remember(question.answers).answers
     boxes: list[LabelledBox] = []
     for verdict in decision.verdicts:
-        known = _known(verdict, said, clean)
+        known = _label_verdict(verdict, said, clean)
         if known is None:
             return (), f"object {verdict.object.id} was not decided"
         if known.label is ObjectClass.BACKGROUND or (clean and known.label is ObjectClass.STICKER):
@@ -175,7 +175,7 @@ def label_case(question: AnsweredQuestion, decision: SceneDecision) -> tuple[tup
     return tuple(boxes), ""
 
 
-def _known(verdict: ObjectVerdict, said: Sequence[OperatorAnswer], clean: bool) -> LabelledBox | None:
+def _label_verdict(verdict: ObjectVerdict, said: Sequence[OperatorAnswer], clean: bool) -> LabelledBox | None:
     box = as_box(verdict.object.box)
     answer = next((a for a in reversed(said) if same_place(a.box, box)), None)
     if answer is not None:
@@ -193,7 +193,7 @@ def _known(verdict: ObjectVerdict, said: Sequence[OperatorAnswer], clean: bool) 
     return None
 
 
-def encoded(
+def encode_labelled(
     picture: NDArray[np.uint8],
     boxes: Sequence[LabelledBox],
     number: int,
@@ -234,7 +234,7 @@ def recorded_decisions(
     for path in recordings:
         bag, source = Bag(path), open_source(path, topic)
         decisions: dict[int, list[SceneDecision]] = {}
-        with expected_fields(f"{path}: a message of the cell"):
+        with expect_fields(f"{path}: a message of the cell"):
             found = _read_decisions(bag, wanted)
         for decision in found.values():
             decisions.setdefault(decision.stamp_ns, []).append(decision)

@@ -59,13 +59,13 @@ def review_app(folder: Path) -> FastAPI:
 
     @app.get("/picture/{name}")
     def picture(name: str) -> FileResponse:
-        return FileResponse(_found(folder, name))
+        return FileResponse(_find_picture(folder, name))
 
     @app.post("/move/{name}/{place}")
     def move(name: str, place: str, request: Request) -> RedirectResponse:
         if request.headers.get("sec-fetch-site", "same-origin") != "same-origin":
             raise HTTPException(403, "asked by another page")
-        source, target = _found(folder, name), folder / place / name
+        source, target = _find_picture(folder, name), folder / place / name
         if place not in _PLACES or target.exists():
             raise HTTPException(409, f"{name} is in {place} already, or that is none of {', '.join(_PLACES)}")
         source.rename(target)
@@ -85,7 +85,7 @@ def count(folder: Path) -> dict[str, int]:
     }
 
 
-def _found(folder: Path, name: str) -> Path:
+def _find_picture(folder: Path, name: str) -> Path:
     for place in _PLACES:
         for path in picture_files(folder / place):
             if path.name == name:

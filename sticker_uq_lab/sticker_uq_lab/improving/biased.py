@@ -38,7 +38,7 @@ import scipy
 
 from sticker_uq.calibration.control import Trial
 from sticker_uq.calibration.outcomes import MATCH_IOU, outcomes_of
-from sticker_uq.calibration.proving import Tested, Trials, tested
+from sticker_uq.calibration.proving import Tested, Trials, run_trials
 from sticker_uq.calibration.records import Record
 from sticker_uq.evaluation.metrics.decisions import Count
 from sticker_uq.evaluation.metrics.statistics import clopper_pearson, upper_bound
@@ -120,7 +120,7 @@ class BiasedTrial(Trial):
         none = replace(self, asked=Count(0, self.asked.of), checked=Count(0, self.checked.of))
         return none.bound(delta)
 
-    def lacking(self, level: float, delta: float, bad: str) -> str:
+    def explain_shortfall(self, level: float, delta: float, bad: str) -> str:
         left = f"which leaves up to {self.bound(delta):.3g}"
         told = f"{self.asked} answered laptops and {self.checked} spot checked ones are {bad}, {left}"
         needed = spot_checks_needed(self, level, delta)
@@ -175,7 +175,7 @@ def too_few(fitted: int, asked: int, checked: int, population: Population, level
             1.0, asked + checked, 0, Count(0, asked), Count(0, checked), asked, checked, population
         )
         if best.bound(delta) > level:
-            reason = best.lacking(level, delta, "wrongful")
+            reason = best.explain_shortfall(level, delta, "wrongful")
             wanting.append(f"--alpha {level:g} cannot be proved even without a wrongful removal: {reason}")
     return "; ".join(wanting)
 
@@ -214,13 +214,11 @@ class BiasedTrials(Trials):
         self._two = [outcomes_of(records, draft, match_iou) for records in (asked, checked)]
         self._population = population
 
-    def _tested(self, left: float) -> tuple[Tested, dict[str, Tested]]:
-        asked, checked = (tested(one, self._limits, left) for one in self._two)
-        return Tested(
-            self._joined(asked.removals, checked.removals), self._joined(asked.ends, checked.ends)
-        ), {}
+    def _run_trials(self, left: float) -> tuple[Tested, dict[str, Tested]]:
+        asked, checked = (run_trials(one, self._limits, left) for one in self._two)
+        return Tested(self._join(asked.removals, checked.removals), self._join(asked.ends, checked.ends)), {}
 
-    def _joined(self, asked: Sequence[Trial], checked: Sequence[Trial]) -> list[Trial]:
+    def _join(self, asked: Sequence[Trial], checked: Sequence[Trial]) -> list[Trial]:
         of_asked, of_checked = (one.images for one in self._two)
         return [
             BiasedTrial(

@@ -212,7 +212,7 @@ class Improvement(Candidate[ImproveSettings]):
 
         inputs = {
             "audit": [verify(folder).head for folder in settings.audit],
-            "recordings": [_listing(path) for path in settings.recordings],
+            "recordings": [_list_files(path) for path in settings.recordings],
             "policy": self._policy.hash,
             "newest": settings.newest,
             "glance_s": settings.glance_s,
@@ -363,7 +363,7 @@ class Improvement(Candidate[ImproveSettings]):
                     _pairs(*(side[0][bundle_comparison.QUESTIONS] for side in newest)),
                     risks,
                     {name: _pairs(*(side[0][name] for side in old)) for name in kinds},
-                    _kept(policy, self._policy),
+                    _has_kept_promises(policy, self._policy),
                     settings.tolerance,
                 ),
                 model_hash=first.model_hash,
@@ -398,7 +398,7 @@ class Improvement(Candidate[ImproveSettings]):
             counts.add(
                 "", record.boxes, record.labels, decision, once_peeled(decision, record.assessment, free)
             )
-            found = counts.measured()
+            found = counts.measure()
             happened[bundle_comparison.QUESTIONS][unit] = found.asked.events  # the last picture is the end
             happened[bundle_comparison.DIRTY][unit] = found.left.events
             happened[bundle_comparison.WRONGFUL][unit] |= found.wrongful.events > 0
@@ -410,7 +410,7 @@ def _pairs(candidate: Happened, active: Happened) -> bundle_comparison.Pairs:
     return bundle_comparison.Pairs(int(both.sum()), int(one.sum()), int(other.sum()), len(candidate))
 
 
-def _kept(candidate: Policy, active: Policy) -> bool:
+def _has_kept_promises(candidate: Policy, active: Policy) -> bool:
     """Whether all that the ``active`` policy promises, or both promises where it has none, is proved of the ``candidate``."""
     if candidate.guarantee is None or candidate.guarantee.wrongful_removal is None:
         return False
@@ -440,7 +440,7 @@ def _populations(
     return {part: (counts[0], counts[1]) for part, counts in found.items()}
 
 
-def _listing(path: Path) -> list[tuple[str, int]]:
+def _list_files(path: Path) -> list[tuple[str, int]]:
     """The files of a recording with their sizes, by which a changed one is noticed."""
     files = sorted(path.rglob("*")) if path.is_dir() else [path]
     return [(file.name, file.stat().st_size) for file in files if file.is_file()]

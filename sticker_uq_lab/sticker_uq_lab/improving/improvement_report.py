@@ -32,15 +32,15 @@ def improvement_report(found: Improvement, comparison: BundleComparison, told: s
         "Nothing is promoted by itself. `sticker-uq bundle promote` takes the candidate while the bundle that it was compared "
         "with is active, and refuses one that is worse; `sticker-uq bundle rollback` goes back.",
         "## Candidate and active bundle",
-        _compared(found),
+        _comparison_table(found),
         "Rates are of laptops; the difference is candidate minus active, with a 95 % interval that holds at any number of "
         "laptops (Clopper and Pearson, by groups: the spot checked laptops stand for all that were released).",
         "## Guarantee",
         found.calibration.promise or f"None: {found.calibration.refused}.",
         "## Labels",
         _labels(found),
-        _left_out(found),
-        *_unasked(found),
+        _describe_left_out(found),
+        *_describe_unasked(found),
         "## Persons",
         Table(
             ("", "questions", "faster than one can look", "contradicted by second opinions", "answers"),
@@ -71,7 +71,7 @@ def _more(laptops: float) -> str:
     return f"{abs(laptops):.0f} {'more' if laptops > 0 else 'fewer'}"
 
 
-def _compared(found: Improvement) -> Table:
+def _comparison_table(found: Improvement) -> Table:
     compared = found.comparison.compared
     rows = [_row("questions per laptop, newest", compared.questions)]
     for name in RISKS:
@@ -110,7 +110,7 @@ def _labels(found: Improvement) -> Table:
     return Table(("use", "laptops", "pictures", "origin"), rows)
 
 
-def _unasked(found: Improvement) -> list[Block]:
+def _describe_unasked(found: Improvement) -> list[Block]:
     """What the labels take from the active policy, and pictures on which a person can see whether it is so."""
     noted = [
         f"{part}: {one.name}"
@@ -131,7 +131,7 @@ def _unasked(found: Improvement) -> list[Block]:
     ]
 
 
-def _left_out(found: Improvement) -> Block:
+def _describe_left_out(found: Improvement) -> Block:
     left = found.labels.left_out
     if not left:
         return "Every answer could be used."

@@ -181,7 +181,9 @@ def write_parts(folder: Path, pictures: Iterable[Labelled]) -> dict[Part, list[N
             name = f"{one.visit.name}-{number:06d}"
             noted = Noted(name=name, visit=one.visit.name, group=one.visit.group, origin=one.origin)
             found[one.part].append(noted)
-            yield from_audit.encoded(one.picture, one.boxes, 0, {"workpiece_id": one.visit.name}, name=name)
+            yield from_audit.encode_labelled(
+                one.picture, one.boxes, 0, {"workpiece_id": one.visit.name}, name=name
+            )
 
     write_coco(everything, scenes(), description="Laptops of the cell with operators' answers")
     items = {item.path.stem: item for item in read_coco(everything)}

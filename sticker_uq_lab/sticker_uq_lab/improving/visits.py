@@ -16,7 +16,7 @@ from sticker_uq.gate.answers import Answer
 from sticker_uq.gate.audit import Entry, entries
 from sticker_uq.gate.box_overlap import same_place
 from sticker_uq.gate.events import RemovalCode
-from sticker_uq.io.messages import expected_fields
+from sticker_uq.io.messages import expect_fields
 from sticker_uq.scene import InvalidInput
 from sticker_uq_lab.datasets.from_audit import AnsweredQuestion, answered_questions, is_spot_check
 
@@ -60,7 +60,7 @@ def visits(audit_folder: Path, prefix: str = "0") -> list[Visit]:
     """The laptops about which something was decided, in their order, with names that begin with ``prefix``."""
     questions = {question.entry: question for question in answered_questions(audit_folder)}
     found: list[Visit] = []
-    for one in _opened(audit_folder):
+    for one in _read_visits(audit_folder):
         if one.first is not None:
             said = tuple(questions[number] for number in sorted(one.requests & questions.keys()))
             name = f"{prefix}-{len(found):05d}"
@@ -68,10 +68,10 @@ def visits(audit_folder: Path, prefix: str = "0") -> list[Visit]:
     return found
 
 
-def _opened(audit_folder: Path) -> Iterator[_Open]:
+def _read_visits(audit_folder: Path) -> Iterator[_Open]:
     one, policy_hash = _Open(), ""
     for entry in entries(audit_folder):
-        with expected_fields(f"audit log {audit_folder}: entry {entry.number}"):
+        with expect_fields(f"audit log {audit_folder}: entry {entry.number}"):
             data = entry.data
             policy_hash = str(data.get("policy_hash") or policy_hash)
             if entry.kind == "workpiece":
@@ -116,7 +116,7 @@ released where it was spot checked."""
 
 @dataclass
 class PersonCounts:
-    """Counts of one person's answers. ``kinds``: by answer about an object; ``refused``: why none is used, or ""."""
+    """Counts of one person's answers. ``kinds``: by answer about an object; ``refusal``: why none is used, or ""."""
 
     questions: int = 0
     fast: int = 0
@@ -124,7 +124,7 @@ class PersonCounts:
     opinions: int = 0
     opposed: int = 0
 
-    def refused(self) -> str:
+    def refusal(self) -> str:
         total = sum(self.kinds.values())
         if self.questions >= _FAST_OF and self.fast > _FAST * self.questions:
             return f"{self.fast} of {self.questions} questions were answered faster than one can look"
@@ -162,7 +162,7 @@ def screen(found: Sequence[Visit], glance_s: float = GLANCE_S) -> tuple[list[Vis
                         one.opposed += agreed.count(False)
                     if not all(agreed):
                         disputed |= {(visit.name, earlier.entry), (visit.name, question.entry)}
-    refused = {name: counts.refused() for name, counts in persons.items()}
+    refused = {name: counts.refusal() for name, counts in persons.items()}
     return [_mark(visit, disputed, refused, glance_s) for visit in found], dict(persons)
 
 
@@ -207,7 +207,7 @@ def person_rows(persons: Mapping[str, PersonCounts], names: bool) -> list[tuple[
             str(counts.questions),
             str(counts.fast),
             f"{counts.opposed} of {counts.opinions}",
-            counts.refused() or "used",
+            counts.refusal() or "used",
         )
         for number, (name, counts) in enumerate(ordered, 1)
     ]

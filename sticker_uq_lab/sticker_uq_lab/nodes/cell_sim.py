@@ -91,7 +91,7 @@ class SimulatedOperator:
             if message.workpiece_id not in ("", self._cell.record.workpiece_id):
                 return
             answers = [self._cell.touch(box)[0] for box in asked]
-            missed = self._cell.missed(known)
+            missed = self._cell.missed_stickers(known)
             left = self._cell.record.left
             self._cell.record.answers += 1
         request = ResolveIntervention.Request(
@@ -258,7 +258,7 @@ class CellSim(Node):
         with self._lock:
             record = self._cell.record
             # ignores a latched message of an earlier laptop or run
-            if message.workpiece_id != record.workpiece_id or self._cell.finished:
+            if message.workpiece_id != record.workpiece_id or self._cell.is_finished:
                 return
             more = self._cell.hand_over()
             self._motion.write_record()

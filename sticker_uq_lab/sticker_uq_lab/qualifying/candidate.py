@@ -82,7 +82,7 @@ class Candidate(Generic[Settings]):
     def _policy_file(self) -> Path:
         return self._work / "calibrate" / POLICY
 
-    def _counting(self, stage: str, total: int) -> Callable[[], None]:
+    def _make_counter(self, stage: str, total: int) -> Callable[[], None]:
         done = count(1)
         return lambda: self._progress(stage, next(done), total)
 
@@ -95,7 +95,7 @@ class Candidate(Generic[Settings]):
 
     def _assess(self, folder: Path, stage: str, perception: PerceptionSettings | None = None) -> Assessed:
         source = LabelledSource(folder)
-        advance = self._counting(stage, len(source))
+        advance = self._make_counter(stage, len(source))
         cache = self._work / "assessments.sqlite"
         return assess_sources([source], perception or self.perception, cache, advance, *self._where)[0]
 

@@ -70,14 +70,14 @@ def write_part(folder: Path, items: Sequence[LabelledImage], laptops: Sequence[s
     """Copy ``items`` into a new COCO folder, with the laptop of each, "" where none is known."""
     used = Counter(item.path.stem for item in items)
 
-    def encoded(number: int, item: LabelledImage) -> EncodedScene:
+    def encode(number: int, item: LabelledImage) -> EncodedScene:
         stem, data = item.path.stem, read_bytes(item.path, MOST_PICTURE)
         seen = (item.width, item.height, item.boxes, item.labels)
         laptop = {"workpiece_id": laptops[number]} if laptops[number] else {}
         name = stem if used[stem] == 1 else f"{number:06d}_{stem}"
         return EncodedScene(number, item.path.suffix[1:], data, *seen, image_fields=laptop, name=name)
 
-    write_coco(folder, (encoded(n, item) for n, item in enumerate(items)), description="Part of a data set")
+    write_coco(folder, (encode(n, item) for n, item in enumerate(items)), description="Part of a data set")
 
 
 def refuse_same_pixels(parts: Mapping[str, Sequence[PictureStatistics]]) -> None:

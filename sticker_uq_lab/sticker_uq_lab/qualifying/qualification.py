@@ -104,11 +104,19 @@ class Qualification(Candidate[QualifySettings]):
 
     def run(self) -> Self:
         _ = self._base, self.check  # an unusable policy or data set is refused before anything is trained
-        if self.lacking:
+        if self.shortfall:
             self._steps.tell(
-                "levels", f"cannot be proved with these labels, whatever is trained: {self.lacking}"
+                "levels", f"cannot be proved with these labels, whatever is trained: {self.shortfall}"
             )
-        for step in ("training", "accuracy", "novelty", "calibration", "tried", "tested", "robustness"):
+        for step in (
+            "training",
+            "accuracy",
+            "novelty",
+            "calibration",
+            "tried_levels",
+            "policy_test",
+            "robustness",
+        ):
             getattr(self, step)
         return self
 
@@ -117,9 +125,9 @@ class Qualification(Candidate[QualifySettings]):
         return self._policy_file if self.calibration.policy else None
 
     @property
-    def lacking(self) -> str:
+    def shortfall(self) -> str:
         """How many more labels the guarantee takes, "" when there are enough."""
-        return self.provable.lacking(self.settings.levels.alpha, self.settings.levels.beta)
+        return self.provable.describe_shortfall(self.settings.levels.alpha, self.settings.levels.beta)
 
     @cached_property
     def requirements(self) -> list[results.Requirement]:
@@ -128,8 +136,8 @@ class Qualification(Candidate[QualifySettings]):
             self.settings.min_removed,
             self.novelty,
             self.calibration,
-            self.tested,
-            self.lacking,
+            self.policy_test,
+            self.shortfall,
             self.accuracy,
         )
 
@@ -138,7 +146,7 @@ class Qualification(Candidate[QualifySettings]):
         return all(one.met is not False for one in self.requirements)
 
     @cached_property
-    def tried(self) -> tuple[Levels, ...]:
+    def tried_levels(self) -> tuple[Levels, ...]:
         """Other levels that the same pictures have been calibrated to before; these are kept for the next call."""
         file = self._work / _TRIED
         part, levels = self._prints["calibrate"], self.settings.levels
@@ -186,7 +194,7 @@ class Qualification(Candidate[QualifySettings]):
         return parts_in(self._work / "divide")
 
     def _statistics(self, items: list[LabelledImage]) -> list[checking.PictureStatistics]:
-        return checking.picture_statistics(items, self._counting("reading", len(items)))
+        return checking.picture_statistics(items, self._make_counter("reading", len(items)))
 
     @cached_property
     def check(self) -> results.CheckResult:
@@ -214,7 +222,7 @@ class Qualification(Candidate[QualifySettings]):
             return Prospect(Units(0, 0), delta, laptops)
         return evidence([LabelledSource(self._parts["calibrate"])], delta).prospect
 
-    def _training(self, out: Path) -> TrainSettings:
+    def _train_settings(self, out: Path) -> TrainSettings:
         seen = self.settings.perception.model_dump(include={"model", "min_size", "device"})
         values = seen | {"seed": self.settings.seed} | self.settings.training
         return TrainSettings(data=(self._parts["learn"],), out=out, **values)
@@ -222,7 +230,7 @@ class Qualification(Candidate[QualifySettings]):
     @cached_property
     def training(self) -> results.TrainResult:
         def make(folder: Path) -> results.TrainResult:
-            settings = self._training(folder)
+            settings = self._train_settings(folder)
             best = self._train_on(settings)
             return results.TrainResult(
                 model=settings.model,
@@ -233,7 +241,7 @@ class Qualification(Candidate[QualifySettings]):
                 held_out=best["validation"]["images"],
             )
 
-        asked = self._training(Path()).model_dump(mode="json", exclude={"data", "out", "threads"})
+        asked = self._train_settings(Path()).model_dump(mode="json", exclude={"data", "out", "threads"})
         start = Path(asked["start"])
         asked |= {"start": file_digest(start)} if start.is_file() else {}
         inputs = {"learn": self._prints["learn"], "settings": asked}
@@ -245,7 +253,7 @@ class Qualification(Candidate[QualifySettings]):
 
         def make(folder: Path) -> results.AccuracyResult:
             items = self._items["test"]
-            advance = self._counting("evaluating", 2 * len(items))
+            advance = self._make_counter("evaluating", 2 * len(items))
             sharp = load_detector(settings.model_copy(update={"score_floor": _LOWEST_FLOOR}))
             one = evaluate_detector(sharp, items, advance)
             clusters = evaluate_passes(load_detector(settings), items, settings.cluster, advance)
@@ -307,7 +315,7 @@ class Qualification(Candidate[QualifySettings]):
         return {"test": self._prints["test"], "policy": self.calibration.policy} | self._identity()
 
     @cached_property
-    def tested(self) -> results.PolicyTestResult | None:
+    def policy_test(self) -> results.PolicyTestResult | None:
         if self.policy is None:
             return None
 

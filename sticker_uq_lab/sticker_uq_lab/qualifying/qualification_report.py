@@ -26,7 +26,7 @@ def qualification_report(found: Qualification, bundle: str) -> str:
         *_provable(found),
         *_next_labels(found),
         *_accuracy(found),
-        *(["## The policy on the test part", f"{found.tested}."] if found.tested else []),
+        *(["## The policy on the test part", f"{found.policy_test}."] if found.policy_test else []),
         *_robustness(found),
         *_data(found),
         "## How it was made",
@@ -57,9 +57,9 @@ def lead(found: Qualification) -> str:
 
 def _caution(found: Qualification) -> str:
     """What the levels do not prove when others were tried on the same pictures before."""
-    if not found.tried:
+    if not found.tried_levels:
         return ""
-    others = "; ".join(f"--alpha {one.alpha:g} --beta {one.beta:g}" for one in found.tried)
+    others = "; ".join(f"--alpha {one.alpha:g} --beta {one.beta:g}" for one in found.tried_levels)
     return (
         f" CAUTION: the same calibrate part has been calibrated to other levels before ({others}). Levels that were chosen "
         "after such a result prove nothing; they need other pictures."
@@ -82,10 +82,10 @@ def _provable(found: Qualification) -> list[Block]:
             f"As the images came out, {percent(seen.alpha)}{other} would have been the lowest level proved. "
             "A level that is chosen after looking at the images needs other images to prove it."
         )
-    if found.lacking:
+    if found.shortfall:
         levels = found.settings.levels
         blocks.append(
-            f"For --alpha {levels.alpha:g} and --beta {levels.beta:g} {found.lacking}; more with every mistake."
+            f"For --alpha {levels.alpha:g} and --beta {levels.beta:g} {found.shortfall}; more with every mistake."
         )
     return blocks
 

@@ -30,12 +30,12 @@ class Pen:
         self.image, self.mask = image, mask
         self.unit, self.origin = unit, origin
 
-    def _fixed(self, points: Path) -> npt.NDArray[np.int32]:
+    def _to_fixed_point(self, points: Path) -> npt.NDArray[np.int32]:
         pixels = np.asarray(points, np.float64) * self.unit + self.origin
         return np.rint(pixels * (1 << _SHIFT)).astype(np.int32)
 
     def polygon(self, points: Path, colour: Colour) -> None:
-        fixed = [self._fixed(points)]
+        fixed = [self._to_fixed_point(points)]
         cv2.fillPoly(self.image, fixed, colour, cv2.LINE_AA, _SHIFT)
         if self.mask is not None:
             cv2.fillPoly(self.mask, fixed, (255,), cv2.LINE_AA, _SHIFT)
@@ -63,7 +63,7 @@ class Pen:
 
     def line(self, points: Path, colour: Colour, width: float) -> None:
         thick = max(1, round(width * self.unit))
-        fixed = [self._fixed(points)]
+        fixed = [self._to_fixed_point(points)]
         cv2.polylines(self.image, fixed, False, colour, thick, cv2.LINE_AA, _SHIFT)
         if self.mask is not None:
             cv2.polylines(self.mask, fixed, False, (255,), thick, cv2.LINE_AA, _SHIFT)
@@ -199,7 +199,7 @@ def luminance(colour: Sequence[float]) -> float:
     return 0.114 * colour[0] + 0.587 * colour[1] + 0.299 * colour[2]
 
 
-def turned(layer: Any, angle: float) -> Any:
+def rotate(layer: Any, angle: float) -> Any:
     """A layer (h,w) or (h,w,C) turned by `angle` degrees, clockwise, on a canvas that holds all of it."""
     height, width = layer.shape[:2]
     c, s = math.cos(math.radians(angle)), math.sin(math.radians(angle))
@@ -231,15 +231,15 @@ class TurnedPen(Pen):
         c, s = math.cos(turn), math.sin(turn)
         self._angle, self._turn = turn, np.array([[c, s], [-s, c]])
 
-    def moved(self, along: float, scale: float) -> TurnedPen:
+    def move(self, along: float, scale: float) -> TurnedPen:
         """A pen on the same picture whose origin is at (``along``, 0) and whose unit is ``scale`` times as long."""
         assert self.mask is not None
         x, y = along * self.unit * self._turn[0]
         origin = (self.origin[0] + float(x), self.origin[1] + float(y))
         return TurnedPen(self.image, self.unit * scale, origin, self.mask, self._angle)
 
-    def _fixed(self, points: Path) -> npt.NDArray[np.int32]:
-        return super()._fixed(np.asarray(points, np.float64) @ self._turn)
+    def _to_fixed_point(self, points: Path) -> npt.NDArray[np.int32]:
+        return super()._to_fixed_point(np.asarray(points, np.float64) @ self._turn)
 
 
 Draw = Callable[[TurnedPen, Rng], None]

@@ -14,7 +14,7 @@ from sticker_uq_lab.rendering import scene_spec
 from sticker_uq_lab.rendering.backgrounds import paint_background
 from sticker_uq_lab.rendering.emblems import paint_logo
 from sticker_uq_lab.rendering.laptops import Surface, paint_laptop
-from sticker_uq_lab.rendering.painting import Floats, Image, grain, turned
+from sticker_uq_lab.rendering.painting import Floats, Image, grain, rotate
 from sticker_uq_lab.rendering.scene_spec import FRAME_HEIGHT, SceneSpec
 from sticker_uq_lab.rendering.stickers import paint_residue, paint_sticker
 from sticker_uq_lab.rendering.things import lay_thing
@@ -241,7 +241,7 @@ def _apply_logo(surface: Surface, id_map: Image, logo: scene_spec.LogoSpec) -> i
     if logo.angle == 180:
         colours, mask, shine = (np.ascontiguousarray(layer[::-1, ::-1]) for layer in (colours, mask, shine))
     elif logo.angle:
-        colours, mask, shine = (turned(layer, logo.angle) for layer in (colours, mask, shine))
+        colours, mask, shine = (rotate(layer, logo.angle) for layer in (colours, mask, shine))
         height, width = mask.shape
     left = round(surface.margin + logo.centre[0] * surface.scale - width / 2)
     top = round(surface.margin + logo.centre[1] * surface.scale - height / 2)

@@ -184,7 +184,7 @@ def _overlap_share(a: _Box, b: _Box) -> float:
     return float(area / min(a[1][0] * a[1][1], b[1][0] * b[1][1]))
 
 
-def _crowding(box: _Box, placed: list[StickerSpec], logos: tuple[LogoSpec, ...]) -> tuple[float, float]:
+def _overlap_shares(box: _Box, placed: list[StickerSpec], logos: tuple[LogoSpec, ...]) -> tuple[float, float]:
     with_stickers = max((_overlap_share(box, _box(other)) for other in placed), default=0.0)
     with_logos = max(
         (_overlap_share(box, (logo.centre, (logo.width + 16, logo.height + 16), 0.0)) for logo in logos),
@@ -204,7 +204,7 @@ def _place_badge(
             rng.uniform(column[1] + half_y, column[3] - half_y),
         )
         candidate = replace(draft, centre=centre, angle=rng.normal(0, 2))
-        with_stickers, with_logos = _crowding(_box(candidate), placed, logos)
+        with_stickers, with_logos = _overlap_shares(_box(candidate), placed, logos)
         if with_stickers + 3 * with_logos < least:
             best, least = candidate, with_stickers + 3 * with_logos
         if least == 0:
@@ -227,7 +227,7 @@ def _place(
         else:
             centre = _somewhere(rng, draft, laptop, over_edge)
         candidate = replace(draft, centre=centre)
-        with_stickers, with_logos = _crowding(_box(candidate), placed, logos)
+        with_stickers, with_logos = _overlap_shares(_box(candidate), placed, logos)
         excess = max(0.0, with_stickers - may_cover_sticker) + 2 * max(0.0, with_logos - may_cover_logo)
         if excess < least:
             best, least = candidate, excess

@@ -12,7 +12,7 @@ from sticker_uq_lab.rendering import painting
 from sticker_uq_lab.rendering.designs import paint_design
 from sticker_uq_lab.rendering.emblems import emblem_mask
 from sticker_uq_lab.rendering.figures import FIGURES, heart_points, star_points
-from sticker_uq_lab.rendering.painting import Image, Pen, clouds, shade, turned
+from sticker_uq_lab.rendering.painting import Image, Pen, clouds, rotate, shade
 from sticker_uq_lab.rendering.scene_spec import Colour, ResidueSpec, StickerSpec
 
 Painter = Callable[[Pen, StickerSpec, float, float, Rng], None]
@@ -260,7 +260,7 @@ def paint_residue(residue: ResidueSpec, scale: float) -> tuple[painting.Floats, 
     )
     warm = np.array([0.92, 0.98, 1.0], np.float32)
     colours = np.clip(tone, 0, 255).astype(np.float32)[:, :, None] * warm
-    return turned(colours, residue.angle), turned(opacity, residue.angle)
+    return rotate(colours, residue.angle), rotate(opacity, residue.angle)
 
 
 _PAPER_BACK = (222, 230, 232)

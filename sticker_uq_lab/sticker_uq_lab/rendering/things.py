@@ -63,11 +63,11 @@ def draw_cables(pen: Pen, colour: Colour) -> None:
 
 def gripper(pen: TurnedPen, reach: float, rng: Rng) -> None:
     """A gripper whose jaws are about as wide as the object."""
-    draw_gripper(pen.moved(-reach, rng.uniform(1.5, 2.2)), METALS[rng.integers(len(METALS))])
+    draw_gripper(pen.move(-reach, rng.uniform(1.5, 2.2)), METALS[rng.integers(len(METALS))])
 
 
 def hand(pen: TurnedPen, reach: float, rng: Rng) -> None:
-    draw_hand(pen.moved(-reach, rng.uniform(1.4, 2.0)), GLOVES[rng.integers(len(GLOVES))])
+    draw_hand(pen.move(-reach, rng.uniform(1.4, 2.0)), GLOVES[rng.integers(len(GLOVES))])
 
 
 def cable(pen: TurnedPen, reach: float, rng: Rng) -> None:

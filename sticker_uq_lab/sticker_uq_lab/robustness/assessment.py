@@ -156,7 +156,7 @@ class AnsweredSet:
     source_replies: tuple[ImageReply, ...]
     origin: NDArray[np.intp]
 
-    def paired(self, spec: Specification) -> verdicts.Paired:
+    def pair(self, spec: Specification) -> verdicts.Paired:
         source = [Judged(item, r.answer) for item, r in zip(self.sources, self.source_replies, strict=True)]
         target = [
             Judged(case.truth, reply.answer, ObjectClass.STICKER in case.source.labels[case.hidden])
@@ -284,7 +284,7 @@ def _answer_set(
 
 
 def _evaluate(spec: Specification, one: AnsweredSet) -> tuple[SetResult, list[verdicts.RelationCheck]]:
-    paired, name = one.paired(spec), one.circumstance
+    paired, name = one.pair(spec), one.circumstance
     significance = spec.circumstance(name).significance if name else mean_significance(spec)
     epsilons = {metric: partial(spec.epsilon, metric, significance=significance) for metric in spec.relations}
     drawing = {"resamples": spec.resamples, "seed": spec.seed}

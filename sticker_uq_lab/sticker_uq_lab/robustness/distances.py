@@ -148,14 +148,14 @@ class ComparedPicture:
         self.picture = picture
 
     @cached_property
-    def _prepared(self) -> tuple[NDArray[np.float32], list[Complex]]:
+    def _brightness_bands(self) -> tuple[NDArray[np.float32], list[Complex]]:
         brightness = _brightness(self.picture)
         return brightness, _bands(brightness)
 
     def compare(self, followup: Picture) -> ImageDistances:
         """``followup``: (H', W', 3) uint8 BGR. SSIM as Wang et al. 2004."""
         followup = _of_same_size(self.picture, followup)
-        (own, bands), other = self._prepared, _brightness(followup)
+        (own, bands), other = self._brightness_bands, _brightness(followup)
         mse = float(mean_squared_error(self.picture, followup))
         psnr = float("inf") if mse == 0 else float(10 * np.log10(RANGE**2 / mse))
         ssim = structural_similarity(
@@ -197,11 +197,11 @@ def _band_similarity(one: Complex, other: Complex) -> float:
     power = np.abs(one) ** 2 + np.abs(other) ** 2
     inside = (slice(None), *[slice(_WINDOW // 2, -(_WINDOW // 2))] * 2)
 
-    def summed(values: NDArray[np.floating]) -> NDArray[np.floating]:
+    def sum_windows(values: NDArray[np.floating]) -> NDArray[np.floating]:
         return uniform_filter(values, (0, _WINDOW, _WINDOW))[inside] * _WINDOW**2
 
-    shared = np.hypot(summed(product.real), summed(product.imag))
-    return float(np.mean((2 * shared + _STABILITY) / (summed(power) + _STABILITY)))
+    shared = np.hypot(sum_windows(product.real), sum_windows(product.imag))
+    return float(np.mean((2 * shared + _STABILITY) / (sum_windows(power) + _STABILITY)))
 
 
 def _brightness(image: Picture) -> NDArray[np.float32]:

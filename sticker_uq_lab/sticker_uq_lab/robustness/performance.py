@@ -48,7 +48,7 @@ class Performance:
         self._iou, self._score = match_iou, decision_score
 
     @cached_property
-    def _matched(self) -> MatchTable:
+    def _match_table(self) -> MatchTable:
         detections = [image.answer.detections for image in self.images]
         return MatchTable(detections, [image.truth for image in self.images])
 
@@ -83,7 +83,7 @@ class Performance:
         precisions = not _AP_COLUMNS.keys().isdisjoint(metrics)
 
         def calculate(weights: Weights | None) -> list[float]:
-            row = self._matched.average_precision(weights) if precisions else np.zeros(0)
+            row = self._match_table.average_precision(weights) if precisions else np.zeros(0)
             ratios = {"precision": 1, "recall": 2}
             return [
                 float(row[_AP_COLUMNS[metric]].mean())

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from sticker_uq.detection.detector import StochasticDetector, load_detector
 from sticker_uq.detection.features import Features
 from sticker_uq.evaluation.metrics.accuracy import as_detections
-from sticker_uq.evaluation.metrics.matching import overlapping
+from sticker_uq.evaluation.metrics.matching import find_overlapping
 from sticker_uq.gate import Policy, judge
 from sticker_uq.io import coco, coco_entries
 from sticker_uq.io.images import Picture
@@ -60,7 +60,7 @@ class SystemAnswer:
     failure: str = ""
 
     @classmethod
-    def failed(cls, reason: str) -> SystemAnswer:
+    def from_failure(cls, reason: str) -> SystemAnswer:
         """The system gave no answer: nothing was detected, nothing may be done, a person has to look."""
         nothing = np.zeros((0, 4), np.float32)
         nowhere = Detections(nothing, np.zeros((0, CLASS_COUNT), np.float32))
@@ -100,7 +100,7 @@ def consequence(
 
     ``stickers`` (N, 4) px are visible; a removal is right when it overlaps one by ``iou``.
     """
-    wrong = not overlapping(action.removed, stickers, iou).all()
+    wrong = not find_overlapping(action.removed, stickers, iou).all()
     return wrong, action.asked, action.clean and (len(stickers) > 0 or hidden_sticker)
 
 
@@ -124,7 +124,7 @@ class DetectorSystem:
             features = self._detector.encode(image)
             return SystemAnswer(self._detector.detect(features), None, pool_features(features))
         except (InvalidInput, ArithmeticError) as error:
-            return SystemAnswer.failed(str(error))
+            return SystemAnswer.from_failure(str(error))
 
 
 class CellSystem:
@@ -143,9 +143,9 @@ class CellSystem:
         try:
             assessment = self._perception.assess(image)
         except InvalidInput as error:
-            return SystemAnswer.failed(str(error))
+            return SystemAnswer.from_failure(str(error))
         if assessment.status is Status.FAILED:
-            return SystemAnswer.failed(assessment.status_text)
+            return SystemAnswer.from_failure(assessment.status_text)
         action = act_on_decision(judge(assessment, self._policy))
         features = self._detector.features
         return SystemAnswer(

@@ -114,7 +114,7 @@ def check_relations(
     tail = (1 - confidence) / 2
     tails = [tail, 1 - tail]
 
-    def checked(metric: str, epsilon: Callable[[float], float]) -> RelationCheck:
+    def check(metric: str, epsilon: Callable[[float], float]) -> RelationCheck:
         source, target = paired.source.value(metric), paired.target.value(metric)
         change, allowed = target - source, epsilon(distance)
         undecided = RelationCheck(
@@ -142,7 +142,7 @@ def check_relations(
             return replace(found, finding=Finding.HOLDS)
         return replace(found, finding=Finding.VIOLATED) if max(above[0], below[0]) > 0 else found
 
-    return [checked(*one) for one in epsilons.items()]
+    return [check(*one) for one in epsilons.items()]
 
 
 def bootstrap(performance: Performance, metrics: Sequence[str], weights: Samples) -> dict[str, Samples]:

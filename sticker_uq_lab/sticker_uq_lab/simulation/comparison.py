@@ -83,7 +83,7 @@ class Fate:
     asked: bool
 
     @property
-    def told(self) -> tuple[str, str]:
+    def table_cells(self) -> tuple[str, str]:
         return self.score, f"{self.gate}{' after asking a person' if self.asked else ''}"
 
 
@@ -159,7 +159,9 @@ class Comparison:
             ReportSection("Where they differ", nowhere + how, pictures=_draw_pictures(differ, settings))
         ]
         if differ[MOST_PICTURES:]:
-            rows = tuple((f"{one.laptop + 1}", one.thing.kind, *one.told) for one in differ[MOST_PICTURES:])
+            rows = tuple(
+                (f"{one.laptop + 1}", one.thing.kind, *one.table_cells) for one in differ[MOST_PICTURES:]
+            )
             columns = ("laptop", "thing", "score threshold", "gate")
             sections.append(ReportSection("Further differences", "", columns=columns, rows=rows, folded=True))
         if wrong := self.both_wrong:
@@ -203,7 +205,7 @@ def compare(
     minutes: float,
 ) -> Comparison:
     """Compare laptops peeled ``by_score`` with the same ones ``through_gate``, of which there is a recording."""
-    asked = [_asked(laptop) for laptop in recorded]
+    asked = [_asked_boxes(laptop) for laptop in recorded]
     questions = [len(laptop.questions) if laptop is not None else 0 for laptop in recorded]
     fates = tuple(
         fate
@@ -214,7 +216,7 @@ def compare(
     return Comparison(least_score, minutes, *ledgers, fates)
 
 
-def _asked(laptop: RecordedLaptop | None) -> list[FloatArray]:
+def _asked_boxes(laptop: RecordedLaptop | None) -> list[FloatArray]:
     decisions = laptop.decisions if laptop is not None else {}
     ids = {question.decision_id for question in (laptop.questions if laptop is not None else ())}
     return [
@@ -251,7 +253,7 @@ def _what_happened(thing: Thing, record: LaptopRecord) -> tuple[bool, str]:
 def _draw_pictures(fates: Sequence[Fate], settings: SimulationSettings) -> tuple[tuple[str, ImageArray], ...]:
     says = "Laptop {}, {}. Score threshold: {}. Gate: {}."
     return tuple(
-        (says.format(one.laptop + 1, one.thing.kind, *one.told), _picture(one, settings))
+        (says.format(one.laptop + 1, one.thing.kind, *one.table_cells), _picture(one, settings))
         for one in fates[:MOST_PICTURES]
     )
 

@@ -33,7 +33,7 @@ class Pace:
     laptops: int
 
 
-def measured(perception: Perception, settings: SimulationSettings, images: int = 3) -> float:
+def measure_pace(perception: Perception, settings: SimulationSettings, images: int = 3) -> float:
     """Time of one image on this machine as it is now, alone, s; the last of ``images``, of which the first warm up."""
     cell = SimulatedCell(settings)
     took = 0.0

@@ -148,7 +148,7 @@ class SimulatedCell:
         return self.records[-1]
 
     @property
-    def finished(self) -> bool:
+    def is_finished(self) -> bool:
         return self.record.handed_over
 
     def picture(self) -> ImageArray:
@@ -197,7 +197,7 @@ class SimulatedCell:
             self._show(self._scene.without_sticker(object_id))
         return kind
 
-    def missed(self, boxes: Sequence[FloatArray]) -> list[FloatArray]:
+    def missed_stickers(self, boxes: Sequence[FloatArray]) -> list[FloatArray]:
         """Boxes of the stickers that none of ``boxes`` covers, as an operator would draw them."""
         stickers = self._truth.boxes[self._truth.labels == ObjectClass.STICKER]
         if not len(stickers) or not len(boxes):

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from sticker_uq.io.coco import LabelledImage, read_picture
 from sticker_uq.perception.novelty.network import CHANNELS, SIZE, STRIDE, input_size
 from sticker_uq.scene import FloatArray, ObjectClass, Rng
-from sticker_uq_lab.datasets.abnormal_shapes import Exposed, exposed
+from sticker_uq_lab.datasets.abnormal_shapes import Exposed, add_shapes
 
 _CLEAN = 0.25  # share of the pictures that are left unchanged
 _COVERED, _FREE = 0.2, 0.02
@@ -46,7 +46,7 @@ def sample(item: LabelledImage, epoch: int, seed: int, size: tuple[int, int] = S
     bare = np.zeros(image.shape[:2], np.uint8)
     scene = Exposed(image, bare, bare, np.zeros((0, 4), np.float32))
     if rng.random() >= _CLEAN:
-        scene = exposed(image, item.boxes, rng)
+        scene = add_shapes(image, item.boxes, rng)
     truth = np.zeros((*bare.shape, 1 + len(CHANNELS)), np.uint8)
     truth[..., 0], truth[..., -1] = scene.covered, scene.raised
     stickers = item.boxes[item.labels == ObjectClass.STICKER]

@@ -55,7 +55,7 @@ def split(items: Sequence[LabelledImage], seed: int) -> tuple[list[LabelledImage
     return [items[i] for i in sorted(order[held:])], [items[i] for i in sorted(order[:held])]
 
 
-def measured(
+def measure_network(
     model: NoveltyNetwork,
     learned: Sequence[LabelledImage],
     held: Sequence[LabelledImage],
@@ -84,16 +84,16 @@ def set_reference(
     """
     from sklearn.covariance import LedoitWolf  # takes a second to load
 
-    def measured(items: Sequence[LabelledImage]) -> FloatArray:
+    def measure(items: Sequence[LabelledImage]) -> FloatArray:
         pictures = (picture for _, picture in pictures_of(items, on_picture))
         return np.array([activations(picture).double().cpu().numpy() for picture in pictures])
 
-    known = measured(_spread(learned))
+    known = measure(_spread(learned))
     mean, spread = known.mean(axis=0), known.std(axis=0) + 1e-6
     gaussian = LedoitWolf(assume_centered=True).fit((known - mean) / spread)
     values, vectors = np.linalg.eigh(gaussian.precision_)
     root = (vectors * np.sqrt(np.maximum(values, 0.0))).T / spread
-    distances = np.linalg.norm((measured(held) - mean) @ root.T, axis=1)
+    distances = np.linalg.norm((measure(held) - mean) @ root.T, axis=1)
     unit = tail_limit(distances, BEYOND)
     reference.set(torch.from_numpy(mean), torch.from_numpy(root / unit))
 
@@ -298,5 +298,7 @@ def learn_novelty_network(
     else:
         model = begin
     total, counted = len(_spread(learned)) + 2 * len(held), count(1)
-    model.quality = measured(model, learned, held, seed, lambda: progress("measuring", next(counted), total))
+    model.quality = measure_network(
+        model, learned, held, seed, lambda: progress("measuring", next(counted), total)
+    )
     return model

@@ -109,7 +109,7 @@ def _fit(examples: PhotoExamples, rows: np.ndarray, penalty: float) -> PhotoHead
     head = PhotoHead()
     head.mean.copy_(features.mean(0))
     head.spread.copy_(features.std(0, correction=0) + _SPREAD)
-    scaled = head.scaled(features)
+    scaled = head.scale_features(features)
     for parameter in head.linear.parameters():
         torch.nn.init.zeros_(parameter)
     optimizer = torch.optim.LBFGS(head.linear.parameters(), max_iter=80, line_search_fn="strong_wolfe")

@@ -34,7 +34,7 @@ def learning_rate(highest: float, step: int, steps: int) -> float:
     return highest * (0.01 + 0.99 * (1 + math.cos(math.pi * part)) / 2)
 
 
-def averaging(step: int) -> float:
+def ema_decay(step: int) -> float:
     """The weight of the past in the averaged weights after step number ``step``: lower at the beginning."""
     return min(_AVERAGE, (1 + step) / (10 + step))
 

@@ -25,7 +25,7 @@ from sticker_uq.detection.weights import (
 from sticker_uq.io.coco import LabelledImage
 from sticker_uq.perception.novelty.photo_network import read_photo_network
 from sticker_uq.scene import InvalidInput
-from sticker_uq_lab.datasets.default_boxes import OVERLAP, covered_share, fitting_scales
+from sticker_uq_lab.datasets.default_boxes import OVERLAP, covered_share, fit_scales
 from sticker_uq_lab.training.settings import TrainSettings
 
 _TIMEOUT = 10.0  # seconds
@@ -71,7 +71,7 @@ def choose_network(
     size = settings.input_size or before.get("input_size", 0)
     scales = settings.anchor_scales or tuple(before.get("anchor_scales", ()))
     if not scales and not heads_are_taken:  # heads know no boxes but those that they were trained with
-        scales = fitting_scales(items, name, size)
+        scales = fit_scales(items, name, size)
     network = {"input_size": size, "anchor_scales": list(scales)}
     if size or scales:
         say(f"default boxes from {min(scales, default=0):g} of the picture, input of {size or 'its own'} px")

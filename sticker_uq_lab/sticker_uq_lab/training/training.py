@@ -258,7 +258,7 @@ class Training:
         nn.utils.clip_grad_norm_(self.model.parameters(), _LARGEST_GRADIENT)
         self.optimizer.step()
         with torch.no_grad():
-            torch._foreach_lerp_(*self._averaged, 1 - recipes.averaging(step))
+            torch._foreach_lerp_(*self._averaged, 1 - recipes.ema_decay(step))
         self.position.step += 1
         self.position.smooth(value)
 

@@ -13,7 +13,7 @@ from sticker_uq.scene import InvalidInput, ObjectClass
 from sticker_uq.uncertainty import iou_matrix
 from sticker_uq_lab.attacks.dpatch import PATCH_PIXELS, craft_patch
 from sticker_uq_lab.cli.dataset import app
-from sticker_uq_lab.datasets.abnormal import leave_untouched, patched
+from sticker_uq_lab.datasets.abnormal import leave_untouched, paste_patch
 from test.helpers.models import picture, small_weights, tiny_detector
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -76,7 +76,7 @@ def test_a_sticker_with_a_patch_of_many_steps_is_seen_less(scenes, tmp_path):
         scores = []
         for seed in range(4):
             rng = np.random.default_rng(seed)
-            laid = patched(leave_untouched(read_picture(item), item.boxes, item.labels), rng, patch)
+            laid = paste_patch(leave_untouched(read_picture(item), item.boxes, item.labels), rng, patch)
             found = detector.detect(detector.encode(laid.image))
             there = iou_matrix(found.boxes, item.boxes)[:, 0] > 0.3
             own = found.scores[there & (found.foreground_labels == ObjectClass.STICKER)]

@@ -20,7 +20,7 @@ from sticker_uq.gate import Policy
 from sticker_uq.io.bags import Bag
 from sticker_uq.io.files import check_result_folder
 from sticker_uq.io.share import share_folder
-from sticker_uq.testing.bench import running_bench
+from sticker_uq.testing.bench import run_bench
 from sticker_uq_lab.simulation.comparison import Ledger
 from sticker_uq_lab.simulation.simulated_cell import RECORDS
 from test.helpers.cell import write_parameters
@@ -128,7 +128,7 @@ def test_whoever_answers_gets_hard_laptops_under_the_packaged_policy(tmp_path, m
     monkeypatch.setattr(
         "sticker_uq_lab.cli.demo._run", lambda specs, *_: started.extend(specs) or ("not started", 0)
     )
-    monkeypatch.setattr("sticker_uq_lab.cli.demo.measured", lambda *_: 0.1)
+    monkeypatch.setattr("sticker_uq_lab.cli.demo.measure_pace", lambda *_: 0.1)
     CliRunner().invoke(cli.app, ["demo", "--person", person, "--out", str(tmp_path / "out")])
     [policy] = [spec.parameters["policy"] for spec in started if spec.name == "supervisor"]
     assert Policy.load(policy) == Policy.load(share_folder() / "config" / "policy.yaml")
@@ -165,7 +165,7 @@ def test_relief_is_measured_and_required_where_it_is_wanted(tmp_path, monkeypatc
     monkeypatch.setattr(
         "sticker_uq_lab.cli.demo._run", lambda specs, *_: started.extend(specs) or ("not started", 0)
     )
-    monkeypatch.setattr("sticker_uq_lab.cli.demo.measured", lambda *_: 0.1)
+    monkeypatch.setattr("sticker_uq_lab.cli.demo.measure_pace", lambda *_: 0.1)
     CliRunner().invoke(cli.app, ["demo", *given, "--out", str(tmp_path / "out")])
     parameters = {spec.name: spec.parameters for spec in started}
     assert [
@@ -176,7 +176,7 @@ def test_relief_is_measured_and_required_where_it_is_wanted(tmp_path, monkeypatc
 
 def test_it_refuses_a_domain_in_which_somebody_is_and_removes_nothing(ros_domain, tmp_path):
     (tmp_path / "report.html").write_text("an earlier one")
-    with running_bench():
+    with run_bench():
         run = CliRunner().invoke(cli.app, ["demo", "--domain", str(ros_domain), "--out", str(tmp_path)])
     assert run.exit_code == 2
     assert "somebody on this machine" in " ".join(run.output.replace("│", " ").split())
@@ -227,7 +227,7 @@ def test_a_slow_machine_gets_fewer_laptops_and_older_scenes_and_says_so(tmp_path
     monkeypatch.setattr(
         "sticker_uq_lab.cli.demo._run", lambda specs, *_: started.extend(specs) or ("not started", 0)
     )
-    monkeypatch.setattr("sticker_uq_lab.cli.demo.measured", lambda *_: 1.5)
+    monkeypatch.setattr("sticker_uq_lab.cli.demo.measure_pace", lambda *_: 1.5)
     shown = CliRunner().invoke(cli.app, ["demo", "--out", str(tmp_path / "out")]).output
     parameters = {spec.name: spec.parameters for spec in started}
     assert parameters["cell_sim"]["laptops"] == 4

@@ -109,7 +109,7 @@ def test_a_cover_shrinks_a_box_or_hides_the_object():
     cover[:, 50:60] = 1  # a stripe inside the first: its box does not shrink
     cover[:, 100:120] = 1  # the left half of the second
     cover[:72, 200:240] = 1  # more than three quarters of the third
-    covered = picture.covered(cover, picture.image)
+    covered = picture.with_cover(cover, picture.image)
     assert covered.boxes.tolist() == [[40, 40, 80, 80], [120, 40, 140, 80]]
     assert covered.visible.tolist() == pytest.approx([0.75, 0.5])
     assert covered.hidden.tolist() == [2]
@@ -125,7 +125,7 @@ def test_a_known_shape_counts_and_not_its_box():
     cover = np.zeros(SIZE[::-1], np.uint8)
     cover[:100] = 1
     shows = (shapes > 0)[100:].sum() / (shapes > 0).sum()
-    assert disc.covered(cover, disc.image).visible[0] == pytest.approx(shows)
+    assert disc.with_cover(cover, disc.image).visible[0] == pytest.approx(shows)
 
 
 @pytest.mark.parametrize("tool", ["gripper", "hand", "cables"])

@@ -27,7 +27,7 @@ from sticker_uq_lab.datasets.checking import (
 from sticker_uq_lab.datasets.default_boxes import (
     covered_share,
     default_box_advice,
-    fitting_scales,
+    fit_scales,
     sides_in_view,
 )
 from sticker_uq_lab.datasets.frames import close_frames, consecutive_pairs, video_name
@@ -75,8 +75,8 @@ def test_unlikely_labels_are_named(scenes):
 def test_drift_is_in_what_changed(scenes):
     seen = picture_statistics(read_coco(scenes[0]))
     dark = [replace(one, brightness=one.brightness / 5) for one in seen]
-    assert [row.name for row in drift(seen, dark) if row.drifted] == ["brightness, grey levels"]
-    assert not any(row.drifted for row in drift(seen, seen))
+    assert [row.name for row in drift(seen, dark) if row.has_drifted] == ["brightness, grey levels"]
+    assert not any(row.has_drifted for row in drift(seen, seen))
 
 
 def test_the_command_tells_and_fails_when_pictures_are_shared(scenes, tmp_path):
@@ -193,7 +193,7 @@ def test_default_boxes_that_fit_are_found(scenes):
     ]
     model = "ssdlite320_mobilenet_v3_large"
     assert covered_share(small, model) == 0.0
-    scales = fitting_scales(small, model, 640)
+    scales = fit_scales(small, model, 640)
     assert scales[0] < 0.06
     assert covered_share(small, model, input_size=640, anchor_scales=scales) == 1.0
     assert default_box_advice(small, model, 480) == "", (
@@ -210,7 +210,7 @@ def test_default_boxes_that_fit_are_found(scenes):
         for item in small
     ]
     assert default_box_advice(large, model, 480) == ""
-    assert fitting_scales(large, model, 0) == ()
+    assert fit_scales(large, model, 0) == ()
     assert np.isnan(
         covered_share([replace(small[0], boxes=np.zeros((0, 4), np.float32), labels=np.zeros(0, int))], model)
     )

@@ -14,7 +14,7 @@ from sticker_uq.gate.box_overlap import as_box
 from sticker_uq.io.bag_writer import BagWriter
 from sticker_uq.nodes.common.conversions import decision_to_msg, header_of, scene_to_msg
 from sticker_uq.scene import InvalidInput, ObjectClass, ObjectVerdict, Outcome, Reason, SceneDecision, Verdict
-from sticker_uq.testing.scenes import ELSEWHERE, HERE, THERE, assessment, observed
+from sticker_uq.testing.scenes import ELSEWHERE, HERE, THERE, assessment, object_at
 from sticker_uq_lab.datasets.from_audit import (
     AnsweredQuestion,
     answered_cases,
@@ -35,7 +35,7 @@ def decision(*verdicts):
     return SceneDecision(
         decision_id="d1", stamp_ns=5, frame_id="camera", outcome=Outcome.ASK, reasons=(), model_hash="m", policy_hash="p",
         workpiece_id="laptop-1",
-        verdicts=tuple(ObjectVerdict(observed(box, label), verdict, why) for box, label, verdict in verdicts),
+        verdicts=tuple(ObjectVerdict(object_at(box, label), verdict, why) for box, label, verdict in verdicts),
     )  # fmt: skip
 
 
@@ -187,7 +187,7 @@ def test_what_a_recording_has_lost_of_images_and_decisions_is_told(tmp_path):
 
 
 def test_of_several_cameras_with_equal_stamps_the_supervised_one_is_labelled(tmp_path):
-    seen, other = assessment(observed(HERE)), assessment(observed(THERE))
+    seen, other = assessment(object_at(HERE)), assessment(object_at(THERE))
     said = replace(decision((HERE, STICKER, Verdict.REMOVE)), stamp_ns=seen.stamp_ns)
     picture = Image(header=header_of(seen.stamp_ns, "camera"), height=1, width=1, encoding="bgr8", step=3)
     picture.data = bytes(3)

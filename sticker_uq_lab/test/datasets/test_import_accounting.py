@@ -28,7 +28,7 @@ from lab_helpers.label_files import (
     voc,
     write,
 )
-from sticker_uq_lab.datasets.importing.named_picture import turned
+from sticker_uq_lab.datasets.importing.named_picture import turn_box
 
 
 @pytest.mark.parametrize(("degrees", "box"), [(90, [148, 40, 24, 160]), (30, [90.5, 78.7, 139.0, 82.6])])
@@ -54,7 +54,7 @@ def test_a_turned_box_of_voc_gives_the_box_around_it(tmp_path):
 def test_turned_shapes_have_the_box_of_their_pixels(degrees, width, height, ellipse, corner):
     """Every pixel is asked whether it is in the shape, by turning it back."""
     x1, y1 = 200.0, 210.0
-    box = turned((x1, y1, x1 + width, y1 + height), degrees, ellipse, corner)
+    box = turn_box((x1, y1, x1 + width, y1 + height), degrees, ellipse, corner)
     pivot = (x1, y1) if corner else (x1 + width / 2, y1 + height / 2)
     y, x = np.mgrid[20:400, 20:400] + 0.5
     turn = np.exp(-1j * np.radians(degrees)) * (x - pivot[0] + 1j * (y - pivot[1]))

@@ -131,15 +131,15 @@ def labels_of(root: Path) -> list[Any]:
         faults.refuse()
         raise
     read = Reader(root, named, faults, counts).read(found)
-    counts.read = sum(len(one.labelled.boxes) for one in read)
-    counts.crowd = sum(len(one.labelled.crowd) for one in read)
+    counts.read = sum(len(one.labelled_image.boxes) for one in read)
+    counts.crowd = sum(len(one.labelled_image.crowd) for one in read)
     counts.check(str(root))
     return [
         (
             one.name,
-            np.round(one.labelled.boxes, 3).tolist(),
-            one.labelled.labels.tolist(),
-            one.labelled.crowd.tolist(),
+            np.round(one.labelled_image.boxes, 3).tolist(),
+            one.labelled_image.labels.tolist(),
+            one.labelled_image.crowd.tolist(),
         )
         for one in read
     ]

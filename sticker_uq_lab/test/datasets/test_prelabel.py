@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from sticker_uq.cli import app
-from sticker_uq.evaluation.metrics.matching import overlapping
+from sticker_uq.evaluation.metrics.matching import find_overlapping
 from sticker_uq.io.coco import EncodedScene, encode_picture, read_coco, read_picture, write_coco
 from sticker_uq_lab.rendering import encode_scene, render, sample_scene
 from test.helpers.recordings import declare_more, record
@@ -50,7 +50,7 @@ def test_boxes_to_be_corrected_fit_the_stickers(pool, tmp_path):
         np.testing.assert_array_equal(read_picture(item), scene.image)
         stickers = scene.boxes[scene.labels == 2]
         there += len(stickers)
-        found += int(overlapping(stickers, item.boxes[item.labels == 2], 0.5).sum())
+        found += int(find_overlapping(stickers, item.boxes[item.labels == 2], 0.5).sum())
     assert found >= there - 1
     document = json.loads((tmp_path / "pre" / "annotations.json").read_text())
     assert "not labels yet" in document["info"]["description"]

@@ -74,11 +74,13 @@ def test_more_spot_checks_prove_more_and_no_answer_proves_nothing():
     assert few.bound(DELTA) > 0.02
     grown = trial((0, 20 * needed), (0, needed), (20 * needed, needed), (20 * needed, 20 * needed))
     assert grown.bound(DELTA) <= 0.02
-    assert str(needed) in few.lacking(0.02, DELTA, "bad")
+    assert str(needed) in few.explain_shortfall(0.02, DELTA, "bad")
     # what is bad among the answered ones stays so, however many there are
     excluded = trial((60, 200), (0, 40), (200, 40), (200, 200))
     assert spot_checks_needed(excluded, 0.02, DELTA) == 0
-    assert "so many bad ones among the answered laptops exclude it" in excluded.lacking(0.02, DELTA, "bad")
+    assert "so many bad ones among the answered laptops exclude it" in excluded.explain_shortfall(
+        0.02, DELTA, "bad"
+    )
 
 
 def test_a_limit_is_proved_exactly_when_its_bound_is_within_the_level():

@@ -7,7 +7,7 @@ import pytest
 
 from sticker_uq.gate.answers import Answer, OperatorAnswer, OperatorAnswers, SceneAnswer
 from sticker_uq.scene import InvalidInput, ObjectClass, ObjectVerdict, Outcome, Reason, SceneDecision, Verdict
-from sticker_uq.testing.scenes import ELSEWHERE, HERE, observed
+from sticker_uq.testing.scenes import ELSEWHERE, HERE, object_at
 from sticker_uq_lab.datasets.from_audit import AnsweredQuestion
 from sticker_uq_lab.improving.labels import Part, _labels, divide
 from sticker_uq_lab.improving.visits import Group, Visit
@@ -22,7 +22,7 @@ def visit(number: int, group: Group = Group.ASKED, policy: str = "p", complaint:
 
 
 def decided(verdict: Verdict = Verdict.REMOVE) -> SceneDecision:
-    one = ObjectVerdict(observed(HERE, ObjectClass.STICKER), verdict, (Reason("held"),))
+    one = ObjectVerdict(object_at(HERE, ObjectClass.STICKER), verdict, (Reason("held"),))
     return SceneDecision("d", 5, "camera", Outcome.WORK, (one,), (), "m", "p", "laptop")
 
 

@@ -113,7 +113,7 @@ def test_a_careful_person_teaches_beside_a_tired_and_a_hostile_one(log, folder):
     for person in ("tired", "hasty", "hostile"):
         assert problems(folder, person) == {"no answer of this person is used"}, person
     _, persons = screen(visits(folder))
-    told = {name: counts.refused() for name, counts in persons.items()}
+    told = {name: counts.refusal() for name, counts in persons.items()}
     assert "45 of 45 answers about objects are the same one" in told["tired"]
     assert "45 of 45 questions were answered faster" in told["hasty"]
     assert "12 of 12 second opinions contradict" in told["hostile"]

@@ -9,7 +9,12 @@ import numpy as np
 from sticker_uq.io.coco import ANNOTATIONS, read_coco
 from sticker_uq.io.faults import Faults, LabelCounts
 from sticker_uq_lab.datasets.importing.formats import read_source
-from sticker_uq_lab.datasets.importing.importing import Reader, class_mapping, complete_mapping, grouped
+from sticker_uq_lab.datasets.importing.importing import (
+    Reader,
+    class_mapping,
+    complete_mapping,
+    group_pictures,
+)
 from sticker_uq_lab.studies.annotator_votes import sticker_fractions
 from test.fuzz import examples
 from test.fuzz.targets import Target, write
@@ -39,8 +44,8 @@ def _import_source(data: bytes, folder: Path) -> None:
     named = {one.name: "sticker" for picture in pictures for one in picture.objects}
     complete_mapping(pictures, class_mapping([], ["rest"]))
     found = Reader(folder, named, faults, counts, repair=True).read(pictures)
-    for one in grouped(found, 6).pictures:
-        assert np.isfinite(one.labelled.boxes).all()
+    for one in group_pictures(found, 6).pictures:
+        assert np.isfinite(one.labelled_image.boxes).all()
 
 
 def _import_files() -> list[bytes]:

@@ -20,7 +20,7 @@ class Scripted:
         height, width = image.shape[:2]
         brightness = float(image.mean()) / 255
         if brightness < 0.25:
-            return SystemAnswer.failed("too dark")
+            return SystemAnswer.from_failure("too dark")
         box = np.float32([[width / 4, height / 4, width * 3 / 4, height * 3 / 4]])
         features = cv_features(image)
         return SystemAnswer(Detections(box, np.float32([[1 - brightness, 0, brightness]])), None, features)

@@ -54,7 +54,7 @@ class AuditWriter:
 
     def add(self, kind: str, **data: Any) -> None:
         self._number += 1
-        entry = Entry.following(self._number, self._head, kind, data, self.now_ns)
+        entry = Entry.create(self._number, self._head, kind, data, self.now_ns)
         self._head = entry.hash
         with self._file.open("ab") as stream:
             stream.write(entry.line())

@@ -17,7 +17,7 @@ from launch_testing.actions import ReadyToTest
 from launch_testing.asserts import assertExitCodes
 
 from sticker_uq.io.share import share_folder
-from sticker_uq.testing.bench import running_bench
+from sticker_uq.testing.bench import run_bench
 from test.helpers.cell import CellWatch
 
 
@@ -32,7 +32,7 @@ class WhileItRuns(unittest.TestCase):
     def setUp(self):
         self._stack = contextlib.ExitStack()
         self.addCleanup(self._stack.close)
-        self._watch = CellWatch(self._stack.enter_context(running_bench()))
+        self._watch = CellWatch(self._stack.enter_context(run_bench()))
 
     def test_cell_comes_up(self):
         self._watch.assert_comes_up()

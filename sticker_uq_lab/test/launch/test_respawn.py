@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from sticker_uq.testing.bench import running_bench
+from sticker_uq.testing.bench import run_bench
 from test.helpers.cell import START_PATIENCE_S, CellWatch, write_parameters
 
 pytestmark = pytest.mark.timeout(900)  # five nodes start, are killed and start again
@@ -71,7 +71,7 @@ def launched(ros_domain: int, tmp_path: Path) -> Iterator[Launch]:
 
 
 def test_every_node_that_is_killed_comes_back_under_launch(launched, tmp_path):
-    with running_bench() as probe:
+    with run_bench() as probe:
         watch = CellWatch(probe)
 
         def until(condition: Callable[[], object], what: str) -> None:

@@ -18,7 +18,7 @@ from sticker_uq.nodes.common.diagnostics import cell_timer
 from sticker_uq.nodes.common.qos import LATCHED, RELIABLE
 from sticker_uq.scene import inner_regions
 from sticker_uq.testing.bench import overrides
-from sticker_uq.testing.scenes import observed
+from sticker_uq.testing.scenes import object_at
 from sticker_uq_lab.nodes.cell_sim import CellSim, SimulatedMotion, SimulatedOperator
 from sticker_uq_lab.simulation.simulated_cell import SimulatedCell, SimulationSettings
 from sticker_uq_msgs.action import RemoveSticker
@@ -28,7 +28,7 @@ from sticker_uq_msgs.srv import ResolveIntervention
 
 def test_the_simulated_operator_names_what_looks_like_a_sticker_and_says_it_again_where_it_was_refused(bench):
     cell = SimulatedCell(SimulationSettings(seed=2, width_px=320, height_px=240, person_delay_s=0.0))
-    for box in cell.missed([]):
+    for box in cell.missed_stickers([]):
         cell.peel(box)
     asked, reflection = (box_to_msg(np.array([x, 5.0, x + 20.0, 25.0])) for x in (5.0, 50.0))
     said: list[ResolveIntervention.Request] = []
@@ -73,10 +73,10 @@ def test_the_simulated_arm_goes_nowhere_else_than_its_box(bench):
         Transform.of(CAMERA_POSE, "camera_pose"),
         Plane.of(LID_PLANE, "lid_plane"),
     )
-    here, there = cell.missed([])[:2]
+    here, there = cell.missed_stickers([])[:2]
 
     def goal(box: np.ndarray, seen: np.ndarray, **changes: Any) -> RemoveSticker.Goal:
-        pose = locate(observed(seen), geometry)
+        pose = locate(object_at(seen), geometry)
         values = {"pose_valid": True, "frame_id": ARM_FRAME, "pose": pose_to_msg(pose), **changes}
         return RemoveSticker.Goal(box=box_to_msg(box), region=box_to_msg(inner_regions(box, 0.1)), **values)
 

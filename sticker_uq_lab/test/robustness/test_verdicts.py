@@ -19,7 +19,7 @@ from sticker_uq.evaluation.metrics.statistics import clopper_pearson
 from sticker_uq.gate import Policy, judge
 from sticker_uq.io.coco import LabelledImage
 from sticker_uq.scene import Detections, InvalidInput
-from sticker_uq.testing.scenes import HERE, THERE, assessment, observed, rarely_seen
+from sticker_uq.testing.scenes import HERE, THERE, assessment, object_at, rarely_seen
 from sticker_uq_lab.robustness.performance import Judged, Performance
 from sticker_uq_lab.robustness.systems import (
     Action,
@@ -163,7 +163,7 @@ def test_performance_is_that_of_the_images():
     judged = [
         Judged(STICKER_THERE, SystemAnswer(found(BOX))),
         Judged(STICKER_THERE, SystemAnswer(found(BOX + 100))),
-        Judged(STICKER_THERE, SystemAnswer.failed("time-out")),
+        Judged(STICKER_THERE, SystemAnswer.from_failure("time-out")),
     ]
     figures = Performance(judged, 0.5, 0.5).figures()
     assert [figures[n] for n in ("true_positives", "false_positives", "false_negatives")] == [1, 1, 2]
@@ -187,11 +187,11 @@ def test_a_cell_without_gate_acts_on_whatever_it_detects():
 
 def test_a_decision_becomes_what_the_cell_does():
     policy = Policy()
-    work = act_on_decision(judge(assessment(observed(HERE)), policy))
+    work = act_on_decision(judge(assessment(object_at(HERE)), policy))
     assert (work.removed.tolist(), work.asked, work.clean) == ([list(HERE)], False, False)
-    mixed = act_on_decision(judge(assessment(observed(HERE), unstable=[rarely_seen(THERE, 6)]), policy))
+    mixed = act_on_decision(judge(assessment(object_at(HERE), unstable=[rarely_seen(THERE, 6)]), policy))
     assert (len(mixed.removed), mixed.asked) == (1, True)
-    doubtful_scene = act_on_decision(judge(assessment(observed(HERE), dil=0.9), policy))
+    doubtful_scene = act_on_decision(judge(assessment(object_at(HERE), dil=0.9), policy))
     assert (len(doubtful_scene.removed), doubtful_scene.asked) == (0, True)
     clean = act_on_decision(judge(assessment(), policy))
     assert (len(clean.removed), clean.asked, clean.clean) == (0, False, True)

@@ -9,7 +9,7 @@ from PIL import Image
 from sticker_uq.evaluation.annotated_images import write_animation
 from sticker_uq.evaluation.replay.recording import AskedPerson, RecordedLaptop
 from sticker_uq.gate import judge
-from sticker_uq.testing.scenes import assessment, observed
+from sticker_uq.testing.scenes import assessment, object_at
 from sticker_uq_lab.simulation.comparison import MOST_PICTURES, Ledger, compare
 from sticker_uq_lab.simulation.simulated_cell import LaptopRecord, SimulationSettings, Thing
 from test.helpers.witness import POLICY
@@ -28,7 +28,7 @@ def peeled(*things):
 
 def ask_about(thing):
     """The recording of a laptop about whose ``thing`` a person was asked."""
-    decision = judge(assessment(observed(thing.box, shannon_entropy=1.5)), POLICY)
+    decision = judge(assessment(object_at(thing.box, shannon_entropy=1.5)), POLICY)
     question = AskedPerson(2, "", decision.decision_id)
     return RecordedLaptop("laptop-7-1", 1, decisions={decision.decision_id: decision}, questions=[question])
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sticker_uq.gate.settings import GateSettings
-from sticker_uq_lab.simulation.pace import BESIDE_OTHERS, IMAGES_PER_LAPTOP, measured, pace_for
+from sticker_uq_lab.simulation.pace import BESIDE_OTHERS, IMAGES_PER_LAPTOP, measure_pace, pace_for
 from sticker_uq_lab.simulation.simulated_cell import SimulationSettings
 
 SIX = SimulationSettings(laptops=6, width_px=320, height_px=240)
@@ -43,5 +43,5 @@ def test_the_time_is_that_of_an_image_after_the_warm_up():
         def assess(self, picture, stamp_ns, frame_id):
             seen.append((*picture.shape, stamp_ns))
 
-    assert measured(Perception(), SIX, images=3) >= 0.0
+    assert measure_pace(Perception(), SIX, images=3) >= 0.0
     assert seen == [(240, 320, 3, n) for n in (1, 2, 3)]

@@ -22,7 +22,7 @@ class KnowsAll:
         return image
 
     def detect(self, _):
-        boxes = np.array([*self._cells[-1].missed([]), LID], np.float32)
+        boxes = np.array([*self._cells[-1].missed_stickers([]), LID], np.float32)
         return Detections(boxes, np.tile(np.array([0.1, 0.1, 0.8], np.float32), (len(boxes), 1)))
 
 

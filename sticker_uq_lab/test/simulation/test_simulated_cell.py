@@ -58,17 +58,17 @@ def test_the_person_knows_what_lies_there_and_what_was_missed(cell):
     places = [sticker, logo, np.array([0.0, 0.0, 4.0, 4.0])]
     assert [cell.touch(box)[0] for box in places] == [Touch.STICKER, Touch.LOGO, Touch.LID]
     stickers = int((cell._truth.labels == ObjectClass.STICKER).sum())
-    assert len(cell.missed([])) == stickers
-    assert len(cell.missed([sticker])) == stickers - 1
+    assert len(cell.missed_stickers([])) == stickers
+    assert len(cell.missed_stickers([sticker])) == stickers - 1
 
 
 def test_laptops_follow_each_other_until_the_cell_is_empty(cell):
     first = cell.record.workpiece_id
     assert cell.hand_over() is True
     assert cell.record.workpiece_id != first
-    assert not cell.finished
+    assert not cell.is_finished
     assert cell.hand_over() is False
-    assert cell.finished
+    assert cell.is_finished
 
 
 @pytest.fixture(scope="module")

@@ -22,7 +22,7 @@ from sticker_uq.perception.novelty.network import (
 )
 from sticker_uq.perception.novelty.regions import scene_novelty
 from sticker_uq.scene import InvalidInput
-from sticker_uq_lab.datasets.abnormal_shapes import exposed
+from sticker_uq_lab.datasets.abnormal_shapes import add_shapes
 from sticker_uq_lab.rendering import render, sample_scene
 from sticker_uq_lab.training.novelty_training import epochs_for, learn_network, mobile_blocks
 from test.helpers.models import picture, tiny_detector
@@ -53,7 +53,7 @@ def test_packaged_network_finds_shapes_on_unseen_scenes(network):
         if len(found) == 5:
             break
         scene = render(sample_scene(seed, stickers=3))
-        shaped, covered = exposed(scene.image, scene.boxes, rng)[:2]
+        shaped, covered = add_shapes(scene.image, scene.boxes, rng)[:2]
         if (covered > 127).sum() < 800:
             continue
         before, after = (scene_novelty(novelty_maps(network, i)) for i in (scene.image, shaped))

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from sticker_uq.io.coco import LabelledImage, read_coco, write_coco
 from sticker_uq.perception.novelty.network import STRIDE
-from sticker_uq_lab.datasets.abnormal_shapes import exposed
+from sticker_uq_lab.datasets.abnormal_shapes import add_shapes
 from sticker_uq_lab.rendering import encode_scene, render, sample_scene
 from sticker_uq_lab.training.novelty_samples import NoveltySample, _visible, sample
 
@@ -76,7 +76,7 @@ def test_flat_shapes_lie_apart_from_the_objects_and_raised_ones_are_told_apart()
     scene = render(sample_scene(5, stickers=2))
     flat = 0
     for seed in range(40):
-        seen = exposed(scene.image, scene.boxes, np.random.default_rng(seed))
+        seen = add_shapes(scene.image, scene.boxes, np.random.default_rng(seed))
         assert (seen.raised <= seen.covered).all()
         for x1, y1, x2, y2 in seen.flat.astype(int):
             flat += 1

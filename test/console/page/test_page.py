@@ -58,7 +58,7 @@ def test_everything_from_the_cell_is_text(operator):
     operator.see(asked(BOX, refused, reason(EVIL, text=EVIL)), reasons=[reason("above_limit", EVIL)])
     operator.state.put("gate", gate("fault", "fault", details=[refused]))
     operator.state.put("workpiece", EVIL)
-    operator.state.happened(10**9, "arrived", name=EVIL)
+    operator.state.add_event(10**9, "arrived", name=EVIL)
     operator.state.report("detector", "lifecycle", 2, f"failed: {EVIL}")
     page = operator.page
     expect(page.locator("#why")).to_have_text("The arm refused the task")

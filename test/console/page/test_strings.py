@@ -10,7 +10,7 @@ from playwright.sync_api import expect
 from sticker_uq.console.state import ConsoleState
 from sticker_uq.gate.box_overlap import SAME_PLACE_IOU
 from sticker_uq.messages import BLOCK_REASONS, MESSAGES, PAGE_LANGUAGES, PAGE_WORDS, SUBJECTS, placeholders
-from sticker_uq.nodes.console.shown import shown_reason
+from sticker_uq.nodes.console.shown import reason_to_json
 from sticker_uq.scene import Reason
 from test.helpers.browser import FakeCell, served
 from test.helpers.operator import BOX, OTHER, SCENE
@@ -31,7 +31,7 @@ def anything(code):
     """A reason of ``code`` with a number for everything that its message names."""
     names = placeholders(MESSAGES[code]) - {"value", "limit", "subject", "x1", "x2", "y1", "y2"}
     reason = Reason(code, "17", 1.5, 1.0, tuple((name, 17.0) for name in sorted(names)))
-    return shown_reason(reason, "\u27e6the words of the cell\u27e7")
+    return reason_to_json(reason, "\u27e6the words of the cell\u27e7")
 
 
 @pytest.fixture
@@ -165,7 +165,7 @@ def test_no_word_of_the_page_comes_from_anywhere_else(page_and_state):
     state.put("scene", SCENE)
     state.put("request", request(asked(BOX, *everything), asked(OTHER), reasons=[reason(box=BOX)]))
     for kind in ("arrived", "asked", "answered", "done_left", "hold", "gate_blocked"):
-        state.happened(10**9, kind, everything[:3], name="17", answers=["remove", "clean"])
+        state.add_event(10**9, kind, everything[:3], name="17", answers=["remove", "clean"])
     state.report("detector", "images", 1, "17")
     expect(page.locator("#objects li")).to_have_count(2)
     for title in ("#health-title", "#history-title", "#keys-title"):

@@ -140,7 +140,7 @@ def test_what_a_screen_reader_says(tablet):
         expect(page.locator("#alarm")).to_have_attribute("role", "alert")
         # nothing is read again because another message came
         page.evaluate(COUNT_READ)
-        cell.state.happened(10**9, "arrived", name="A17")
+        cell.state.add_event(10**9, "arrived", name="A17")
         expect(page.locator("#history")).to_contain_text("A17")
         assert page.evaluate("window.changes") == 0
 
@@ -226,19 +226,19 @@ def test_who_holds_is_known_from_the_command_or_not_at_all():
     state = ConsoleState()
     state.put("gate", gate("blocked", held=True))  # held before anybody looked
     assert state.snapshot()["hold"] == {"name": "", "since_ms": None}
-    state.happened(1, "hold", name="Ada")  # presses again what is held already
+    state.add_event(1, "hold", name="Ada")  # presses again what is held already
     assert state.snapshot()["hold"] == {"name": "", "since_ms": None}
     state.put("gate", gate("monitoring"))
     assert state.snapshot()["hold"] is None
     for command_first in (True, False):  # the reply and the state of the gate come in any order
         if command_first:
-            state.happened(1, "hold", name="Ada")
+            state.add_event(1, "hold", name="Ada")
         state.put("gate", gate("blocked", held=True))
-        state.happened(1, "hold", name="Ada" if not command_first else "Grace")
+        state.add_event(1, "hold", name="Ada" if not command_first else "Grace")
         hold = state.snapshot()["hold"]
         assert hold["name"] == "Ada"
         assert abs(hold["since_ms"] - time.time() * 1000) < 10_000
-        state.happened(1, "release", name="Grace")
+        state.add_event(1, "release", name="Grace")
         state.put("gate", gate("monitoring"))
         assert state.snapshot()["hold"] is None
 
@@ -275,7 +275,7 @@ def test_nothing_is_clipped_and_state_picture_and_answers_are_on_the_screen(tabl
             if held:
                 closed = [each["code"] for each in cell.gate["closed"]]
                 cell.gate = gate(cell.gate["state"], *closed, details=cell.gate["details"], held=True)
-                cell.state.happened(time.time_ns(), "hold", name="Grace Brewster Murray Hopper")
+                cell.state.add_event(time.time_ns(), "hold", name="Grace Brewster Murray Hopper")
                 if scene != "lost-supervisor":
                     expect(page.locator("#held")).to_contain_text("Grace")
             for width, height in SCREENS.values():

@@ -15,14 +15,14 @@ from sticker_uq.evaluation.metrics.decisions import (
     Count,
     DecisionCounts,
     harmful,
-    released_by,
+    released_regions,
     wrongful_share,
 )
 from sticker_uq.gate import Policy
 from sticker_uq.gate.judge import once_peeled
 from sticker_uq.io.coco import LabelledImage
 from sticker_uq.scene import Detections, ObjectClass, ObjectVerdict, Outcome, SceneDecision, Verdict
-from sticker_uq.testing.scenes import assessment, observed
+from sticker_uq.testing.scenes import assessment, object_at
 
 PEELED, SAME, ELSEWHERE = (10.0, 10.0, 50.0, 40.0), (11.0, 10.0, 51.0, 40.0), (80.0, 60.0, 120.0, 90.0)
 REMOVE, KEEP, ASK, UNKNOWN = Verdict.REMOVE, Verdict.KEEP, Verdict.ASK, Verdict.UNKNOWN
@@ -31,7 +31,7 @@ OPEN = Policy(max_dil=1.0, max_dil_clean=1.0)
 
 def decided(outcome, *objects):
     verdicts = tuple(
-        ObjectVerdict(observed(box, ObjectClass.STICKER), verdict, ()) for verdict, box in objects
+        ObjectVerdict(object_at(box, ObjectClass.STICKER), verdict, ()) for verdict, box in objects
     )
     return SceneDecision("d", 0, "camera", outcome, verdicts, (), "m", "p")
 
@@ -104,15 +104,15 @@ def test_the_region_that_is_released_is_what_does_harm_not_the_box():
     observed_box = (0, 0, 75, 40)
     for margin, harm in ((0.0, True), (0.1, False)):
         verdict = ObjectVerdict(
-            observed(observed_box, ObjectClass.STICKER), Verdict.REMOVE, (), margin=margin
+            object_at(observed_box, ObjectClass.STICKER), Verdict.REMOVE, (), margin=margin
         )
-        released = released_by(replace(decided(Outcome.WORK), verdicts=(verdict,)))
+        released = released_regions(replace(decided(Outcome.WORK), verdicts=(verdict,)))
         assert harmful(released, boxes, labels).tolist() == [harm]
 
 
 @given(rectangles, st.floats(0, 0.3))
 def test_a_region_lies_inside_its_box_by_the_margin(box, margin):
-    verdict = ObjectVerdict(observed(box, ObjectClass.STICKER), Verdict.REMOVE, (), margin=margin)
+    verdict = ObjectVerdict(object_at(box, ObjectClass.STICKER), Verdict.REMOVE, (), margin=margin)
     x1, y1, x2, y2 = verdict.region
     width, height = box[2] - box[0], box[3] - box[1]
     assert np.allclose([x1 - box[0], box[2] - x2], margin * width)
@@ -137,7 +137,7 @@ def test_the_last_picture_of_a_laptop_is_its_end_and_bare_ones_count_apart():
     add("overlooked at first, then asked about", here, sticker, decided(Outcome.ASK, (ASK, PEELED)))
     add("bare", nothing, none, clean)
     add("bare and harmed", nothing, none, work)
-    found = counts.measured()
+    found = counts.measure()
     assert (found.left, found.clean) == (Count(1, 2), Count(2, 2))
     assert (found.asked, found.wrongful, found.removed) == (Count(1, 5), Count(1, 5), Count(2, 6))
 

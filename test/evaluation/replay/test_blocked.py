@@ -9,7 +9,7 @@ import pytest
 from sticker_uq.evaluation.replay.findings import LIMIT_SCHEMA, BlockedBy, remedy
 from sticker_uq.gate import Policy, judge
 from sticker_uq.scene import SceneAssessment, SceneDecision, Status, UnexplainedRegion
-from sticker_uq.testing.scenes import HERE, THERE, assessment, observed, rarely_seen
+from sticker_uq.testing.scenes import HERE, THERE, assessment, object_at, rarely_seen
 
 POLICY = Policy(max_dil=1.0, max_dil_clean=1.0, max_unexplained_objectness=0.1)
 
@@ -28,12 +28,12 @@ def rows_of(*scenes: SceneAssessment) -> dict[tuple[str, str, str], dict[str, ob
 
 
 def test_every_limit_counts_what_it_blocked_and_what_it_blocked_alone():
-    doubtful = observed(HERE, shannon_entropy=1.2)
-    more_so = observed(HERE, shannon_entropy=1.4, variation_ratio=0.5)
+    doubtful = object_at(HERE, shannon_entropy=1.2)
+    more_so = object_at(HERE, shannon_entropy=1.4, variation_ratio=0.5)
     rows = rows_of(
         assessment(doubtful),
         assessment(more_so, unstable=[rarely_seen(THERE, passes=10)]),
-        assessment(observed(HERE)),
+        assessment(object_at(HERE)),
     )
     entropy = rows["object", "above_limit", "shannon_entropy"]
     assert (entropy["blocked"], entropy["alone"], entropy["limit"]) == (2, 1, POLICY.max_shannon_entropy)
@@ -61,7 +61,7 @@ def test_a_scene_is_blocked_as_a_whole():
 
 
 def test_a_place_has_a_name_without_numbers_and_a_restriction_blocks_nothing():
-    scene = assessment(observed(HERE, shannon_entropy=1.2), status=Status.DEGRADED, status_text="no novelty")
+    scene = assessment(object_at(HERE, shannon_entropy=1.2), status=Status.DEGRADED, status_text="no novelty")
     assert [key[0] for key in rows_of(scene)] == ["object"]
     region = UnexplainedRegion(np.array(THERE, np.float32), 0.5, 0.01)
     seen = replace(scene.localization, unexplained_objectness=0.5, unexplained=(region,))

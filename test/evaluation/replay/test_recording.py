@@ -17,7 +17,7 @@ from sticker_uq.io.bags import Bag
 from sticker_uq.io.labelled_images import read_workpieces
 from sticker_uq.nodes.common.conversions import decision_to_msg, header_of, scene_to_msg
 from sticker_uq.scene import Outcome
-from sticker_uq.testing.scenes import MS, START, assessment, observed
+from sticker_uq.testing.scenes import MS, START, assessment, object_at
 from sticker_uq_msgs.msg import (
     GateState,
     InterventionAnswer,
@@ -67,7 +67,7 @@ def record(path: Path, laptops: list[dict], before: int) -> int:
         def image(sticker, workpiece_id=""):
             nonlocal images
             images += 1
-            scene = assessment(*[observed()] * sticker, stamp_ns=START + images * FRAME_MS * MS)
+            scene = assessment(*[object_at()] * sticker, stamp_ns=START + images * FRAME_MS * MS)
             decision = replace(judge(scene, Policy()), workpiece_id=workpiece_id)
             write("scene", scene_to_msg(scene))
             write("decision", decision_to_msg(decision))

@@ -265,8 +265,8 @@ def test_one_difference_is_named_and_disagrees(assessment, change, words):
     live = LiveComparison("/scene", lambda: [assessment, changed(assessment, stamp_ns=1)])
     live.add(changed(assessment, **change))
     assert not live.agrees
-    assert live.missing == 1
-    assert words in live.differing()[0]
+    assert live.missing_count == 1
+    assert words in live.describe_differences()[0]
 
 
 def test_a_replay_that_says_the_same_agrees_and_of_several_with_one_stamp_the_last_counts(assessment):
@@ -275,7 +275,13 @@ def test_a_replay_that_says_the_same_agrees_and_of_several_with_one_stamp_the_la
     live = LiveComparison("/scene", lambda: [other, assessment])
     live.add(changed(assessment, timings={"encode": 99.0}))
     live.add(changed(assessment, stamp_ns=99))
-    assert (live.count, live.identical, live.differing(), live.missing, live.agrees) == (1, 1, [], 0, True)
+    assert (live.count, live.identical, live.describe_differences(), live.missing_count, live.agrees) == (
+        1,
+        1,
+        [],
+        0,
+        True,
+    )
 
 
 def test_a_difference_in_the_last_bit_counts(assessment):
@@ -284,4 +290,4 @@ def test_a_difference_in_the_last_bit_counts(assessment):
     other = changed(assessment, objects=(changed(assessment.objects[0], box=box), *assessment.objects[1:]))
     live = LiveComparison("/scene", lambda: [assessment])
     live.add(other)
-    assert live.differing() == [f"image at {assessment.stamp_ns} ns: other objects"]
+    assert live.describe_differences() == [f"image at {assessment.stamp_ns} ns: other objects"]

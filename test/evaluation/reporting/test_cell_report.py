@@ -8,15 +8,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sticker_uq.evaluation.replay.recording import AskedPerson, GateChange, RecordedLaptop
-from sticker_uq.evaluation.reporting.cell_report import _in_question, _told, key_scenes, policy_limits
+from sticker_uq.evaluation.reporting.cell_report import (
+    _describe_question,
+    _in_question,
+    key_scenes,
+    policy_limits,
+)
 from sticker_uq.gate import Policy, judge
 from sticker_uq.gate.policy.policy import LIMITED_METRICS
 from sticker_uq.io.share import share_folder
 from sticker_uq.scene import METRICS, Outcome, Reason, Verdict
-from sticker_uq.testing.scenes import SECOND, assessment, observed
+from sticker_uq.testing.scenes import SECOND, assessment, object_at
 from test.helpers.witness import POLICY
 
-SCENE = assessment(observed(), stamp_ns=SECOND)
+SCENE = assessment(object_at(), stamp_ns=SECOND)
 DECISION = judge(SCENE, POLICY)
 STILL_THERE = (Reason("sticker_still_there"), Reason.of("objects_to_decide", count=1))
 
@@ -54,7 +59,7 @@ def test_what_the_policy_had_let_through_is_shown_as_the_question_that_it_became
 )  # fmt: skip
 def test_a_question_shows_its_reason_the_answer_and_what_came_of_it(removed_ns, answered_ns, came):
     one = laptop(*removed_ns, answered_ns=answered_ns, person="Ada", answer="leave it")
-    told = dict(_told(one, one.questions[0]))
+    told = dict(_describe_question(one, one.questions[0]))
     assert told == {
         "asked": "#0",
         "because": "the arm reported a removal here, and a sticker is still seen: perhaps it is printed",
@@ -62,7 +67,7 @@ def test_a_question_shows_its_reason_the_answer_and_what_came_of_it(removed_ns, 
         "what came of it": came,
     }
     unanswered = laptop()
-    assert dict(_told(unanswered, unanswered.questions[0]))["answer"] == "nobody has answered"
+    assert dict(_describe_question(unanswered, unanswered.questions[0]))["answer"] == "nobody has answered"
 
 
 @given(st.fixed_dictionaries({f"max_{name}": st.floats(0.0, 1.0) for name in LIMITED_METRICS}))

@@ -21,13 +21,13 @@ from sticker_uq.gate.controller import GateController
 from sticker_uq.gate.policy.policy_schema import Guarantee, Proof
 from sticker_uq.gate.policy.reference import Reference
 from sticker_uq.scene import Outcome, SceneAssessment
-from sticker_uq.testing.scenes import ELSEWHERE, HERE, MS, START, THERE, assessment, observed
+from sticker_uq.testing.scenes import ELSEWHERE, HERE, MS, START, THERE, assessment, object_at
 from test.helpers.gate import SETTINGS, codes
 
 
 def look(rng: np.random.Generator, number: int, dil: float = 0.0, **changes: Any) -> SceneAssessment:
     return assessment(
-        observed(HERE), dil=dil + float(rng.uniform(0.1, 0.3)), image_digest=f"{number:032x}", **changes
+        object_at(HERE), dil=dil + float(rng.uniform(0.1, 0.3)), image_digest=f"{number:032x}", **changes
     )
 
 

@@ -14,13 +14,13 @@ from scipy.stats import binom
 from sticker_uq.gate.assumptions.drift import DriftTest, RankTest
 from sticker_uq.gate.policy.reference import MISSING, SIGNALS, Reference, signal_value
 from sticker_uq.scene import InvalidInput, SceneAssessment, Status
-from sticker_uq.testing.scenes import assessment, observed
+from sticker_uq.testing.scenes import assessment, object_at
 
 
 def scene(rng: np.random.Generator, number: int, dil: float = 0.0, **means: float) -> SceneAssessment:
     """A scene of 0 to 3 stickers, as sure as chance will have it. ``means``: of noise, sharpness and novelty."""
     found = [
-        observed(probabilities=(p / 2, p / 2, 1 - p)) for p in rng.uniform(0.0, 0.3, int(rng.integers(0, 4)))
+        object_at(probabilities=(p / 2, p / 2, 1 - p)) for p in rng.uniform(0.0, 0.3, int(rng.integers(0, 4)))
     ]
     made = assessment(*found, dil=dil + float(rng.uniform(0.1, 0.5)), image_digest=f"{number:032x}")
     noise, sharpness, novelty = (

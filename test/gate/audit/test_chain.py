@@ -33,7 +33,7 @@ def chain(contents: list[list[dict[str, Any]]]) -> list[list[bytes]]:
     for content in contents:
         lines = []
         for data in content:
-            entry = Entry.following(number, head, "gate", data, 1_700_000_000_000_000_000 + number)
+            entry = Entry.create(number, head, "gate", data, 1_700_000_000_000_000_000 + number)
             lines.append(entry.line())
             number, head = number + 1, entry.hash
         files.append(lines)
@@ -98,7 +98,7 @@ def test_any_change_is_found(place, contents, data):
         flat[where] = line[: data.draw(st.integers(1, len(line) - 1))]
     else:  # an entry of its own making, with a good hash of its own
         number, previous = json.loads(line)["number"], json.loads(line)["previous"]
-        flat[where] = Entry.following(number, previous, "gate", {"forged": True}, 0).line()
+        flat[where] = Entry.create(number, previous, "gate", {"forged": True}, 0).line()
     assert not verify(written(place, [flat]), head=head).whole
 
 
@@ -140,18 +140,18 @@ def test_an_edited_entry_cannot_be_passed_off_as_torn(place):
     [lines] = chain([[{"a": 1}, {"a": 2}, {"a": 3}]])
     first = json.loads(lines[0])
     edited = lines[1].replace(b'"a":2', b'"a":9')[:-1]
-    seal = Entry.following(1, first["hash"], "sealed", seal_of(edited), 0)
+    seal = Entry.create(1, first["hash"], "sealed", seal_of(edited), 0)
     folder = written(place, [[lines[0], edited + b"\n", seal.line(), lines[2]]])
     assert any("does not follow" in f.text for f in verify(folder).findings)
 
 
 def test_a_seal_without_a_torn_line_is_found(place):
-    seal = Entry.following(0, GENESIS, "sealed", seal_of(b"x"), 0)
+    seal = Entry.create(0, GENESIS, "sealed", seal_of(b"x"), 0)
     assert not verify(written(place, [[seal.line()]])).whole
 
 
 def test_numbers_that_json_does_not_know_are_told_by_name():
-    entry = Entry.following(0, GENESIS, "gate", {"a": float("nan"), "b": [float("-inf"), {"c": 1.5}]}, 0)
+    entry = Entry.create(0, GENESIS, "gate", {"a": float("nan"), "b": [float("-inf"), {"c": 1.5}]}, 0)
     assert json.loads(entry.line())["data"] == {"a": "nan", "b": ["-inf", {"c": 1.5}]}
     assert entry.time == "1970-01-01T00:00:00.000000000Z"
 

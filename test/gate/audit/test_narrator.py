@@ -13,7 +13,7 @@ from sticker_uq.gate import Answer, BlockReason, GateState, OperatorAnswer
 from sticker_uq.gate import events as ev
 from sticker_uq.gate.audit import Narrator
 from sticker_uq.scene import Reason
-from sticker_uq.testing.scenes import HERE, assessment, observed
+from sticker_uq.testing.scenes import HERE, assessment, object_at
 from test.helpers.gate import Cell, K, asking, removing, running
 
 FULL = Reason.of("audit_write_failed", detail="no space left on device")
@@ -55,7 +55,7 @@ class Story:
 
 def test_a_removal_from_the_first_scene_to_its_proof():
     story = Story(running())
-    story.scene(observed(), times=K)
+    story.scene(object_at(), times=K)
     cell = story.cell
     story.send(ev.GoalAccepted(cell.goal)).send(ev.RemovalFinished(cell.goal, ev.RemovalCode.NONE, "peeled"))
     story.scene(times=K)
@@ -80,12 +80,12 @@ def test_a_removal_from_the_first_scene_to_its_proof():
 
 def test_the_same_decision_is_told_once():
     story = Story(running())
-    story.scene(observed(shannon_entropy=1.5), times=5)
+    story.scene(object_at(shannon_entropy=1.5), times=5)
     assert story.kinds().count("decision") == 1
     decision = story.only("decision")
     assert decision["verdicts"][0]["verdict"] == "ASK"
     assert decision["verdicts"][0]["reasons"][0]["value"] == 1.5
-    story.scene(observed(shannon_entropy=1.5), observed((300.0, 100.0, 400.0, 180.0)))
+    story.scene(object_at(shannon_entropy=1.5), object_at((300.0, 100.0, 400.0, 180.0)))
     assert story.kinds().count("decision") == 2
 
 

@@ -10,7 +10,7 @@ from sticker_uq.gate import Policy, judge
 from sticker_uq.gate.answers import OperatorAnswers
 from sticker_uq.gate.policy.familiarity import Familiarity, Usual
 from sticker_uq.scene import Exposure, InvalidInput, Outcome, SceneAssessment
-from sticker_uq.testing.scenes import assessment, observed, rarely_seen
+from sticker_uq.testing.scenes import assessment, object_at, rarely_seen
 
 OPEN = Policy(max_dil=1.0, max_dil_clean=1.0)
 
@@ -18,7 +18,7 @@ OPEN = Policy(max_dil=1.0, max_dil_clean=1.0)
 def scene(rng: np.random.Generator, level: float = 100.0, unstable: int = 0) -> SceneAssessment:
     p = float(rng.uniform(0.9, 0.99))
     found = assessment(
-        observed(probabilities=(1 - p, 0.0, p)), unstable=[rarely_seen() for _ in range(unstable)]
+        object_at(probabilities=(1 - p, 0.0, p)), unstable=[rarely_seen() for _ in range(unstable)]
     )
     return replace(found, exposure=Exposure(float(rng.normal(level, 10.0)), 0.0, 0.01))
 
@@ -28,7 +28,7 @@ def taken(sharpness: float, noise: float) -> SceneAssessment:
 
 
 def novel_by(value: float) -> SceneAssessment:
-    found = assessment(observed())
+    found = assessment(object_at())
     assert found.localization is not None
     return replace(found, localization=replace(found.localization, novelty=value))
 

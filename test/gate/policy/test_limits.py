@@ -21,7 +21,7 @@ from sticker_uq.gate.policy.signals import holder_of
 from sticker_uq.io.reading import read_yaml
 from sticker_uq.messages import text_of
 from sticker_uq.scene import Outcome, SceneAssessment, Verdict
-from sticker_uq.testing.scenes import assessment, observed
+from sticker_uq.testing.scenes import assessment, object_at
 
 NAN = math.nan
 OF_OBJECTS = [name for name, limit in LIMITS.items() if limit.before is Before.REMOVAL]
@@ -64,10 +64,10 @@ def test_a_limit_of_a_scene_holds_before_what_its_row_says(name):
             {limit.signal} if outcome is Outcome.ASK else set()
         )
         assert all(text_of(reason) for reason in decision.reasons)
-    assert judge(scene(limit.signal, 0.9, observed()), limited(name, 0.3)).outcome is KEPT_BACK[limit.before]
+    assert judge(scene(limit.signal, 0.9, object_at()), limited(name, 0.3)).outcome is KEPT_BACK[limit.before]
     assert judge(scene(limit.signal, 0.9), OPEN).outcome is Outcome.CLEAN
     unmeasured = judge(scene(limit.signal, NAN), limited(name, 0.3, "release")).outcome
-    assert unmeasured is (Outcome.CLEAN if limit.released_unmeasured else Outcome.ASK)
+    assert unmeasured is (Outcome.CLEAN if limit.is_released_unmeasured else Outcome.ASK)
 
 
 def test_every_signal_of_a_scene_is_in_the_tables_of_a_replay():
@@ -82,7 +82,7 @@ def test_a_limit_of_an_object_holds_before_it_is_removed(name):
     limit = LIMITS[name]
     measured = limit.measured_as or limit.signal
     for value, verdict in ((0.3, Verdict.REMOVE), (math.nextafter(0.3, 1), Verdict.ASK), (NAN, Verdict.ASK)):
-        (found,) = judge(assessment(observed(**{measured: value})), limited(name, 0.3)).verdicts
+        (found,) = judge(assessment(object_at(**{measured: value})), limited(name, 0.3)).verdicts
         assert found.verdict is verdict
         reasons = [reason for reason in found.reasons if reason.subject == limit.signal]
         assert len(reasons) == 1
@@ -101,7 +101,7 @@ def test_a_signal_of_a_scene_has_a_range(name, value):
 @pytest.mark.parametrize("name", OF_SCENES)
 def test_what_is_not_looked_at_before_a_removal_must_have_been_measured(name):
     limit = LIMITS[name]
-    problem = range_problem(scene(limit.signal, NAN, observed()), limited(name, 0.3))
+    problem = range_problem(scene(limit.signal, NAN, object_at()), limited(name, 0.3))
     looked_past = limit.before in (Before.QUESTION, Before.REST)
     assert (problem is not None and problem.code == "not_measured") is looked_past
 

@@ -11,12 +11,12 @@ from sticker_uq.gate import OperatorAnswers, Phase, Policy
 from sticker_uq.gate.events import DeclareDone, OpenIntervention
 from sticker_uq.gate.judge import judge
 from sticker_uq.scene import ObjectClass, Outcome, Reason, SceneAssessment
-from sticker_uq.testing.scenes import ELSEWHERE, assessment, observed
+from sticker_uq.testing.scenes import ELSEWHERE, assessment, object_at
 from test.helpers.gate import SETTINGS, UNSURE, Cell, K, running
 
 POLICY = Policy(max_obstruction=0.5)
 NAN = float("nan")
-THINGS = (observed(), UNSURE, observed(ELSEWHERE, ObjectClass.LOGO))
+THINGS = (object_at(), UNSURE, object_at(ELSEWHERE, ObjectClass.LOGO))
 
 
 def in_front(value: float, *objects: object) -> SceneAssessment:
@@ -40,11 +40,11 @@ def test_nothing_is_called_clean_behind_a_hand(value):
 
 
 def test_it_does_not_keep_the_arm_from_a_sticker_that_is_sure():
-    assert judge(in_front(0.9, observed()), POLICY).outcome is Outcome.WORK
+    assert judge(in_front(0.9, object_at()), POLICY).outcome is Outcome.WORK
 
 
 def test_a_person_who_checked_the_picture_was_asked_already():
-    assert judge(in_front(0.9), POLICY, OperatorAnswers().checked()).outcome is Outcome.CLEAN
+    assert judge(in_front(0.9), POLICY, OperatorAnswers().with_scene_checked()).outcome is Outcome.CLEAN
 
 
 @given(

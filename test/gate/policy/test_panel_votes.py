@@ -11,14 +11,14 @@ from sticker_uq.gate.events import CancelGoal, OpenIntervention
 from sticker_uq.gate.judge import judge
 from sticker_uq.gate.policy.policy_schema import PanelRule, RiskScore, RiskTerm, Validity
 from sticker_uq.scene import MonitorScore, ObjectClass, ObservedObject, Outcome, Reason, Verdict
-from sticker_uq.testing.scenes import THERE, assessment, observed
+from sticker_uq.testing.scenes import THERE, assessment, object_at
 from test.helpers.gate import K, answer, running
 
 SCORES = (MonitorScore("pcs", 0.2, 0.5), MonitorScore("mdsa", 9000.0, 8000.0))
 
 
 def scored(*scores: MonitorScore, **changes: object) -> ObservedObject:
-    return observed(monitors=scores, **changes)
+    return object_at(monitors=scores, **changes)
 
 
 def test_one_objection_is_enough_to_ask():
@@ -66,7 +66,7 @@ def test_scores_as_signals_of_the_risk():
     assert high.verdict is Verdict.ASK
     assert [r.subject for r in high.reasons] == ["risk"]
     # a detector without that supervisor: the risk is unknown
-    assert judge(assessment(observed()), policy).verdicts[0].verdict is Verdict.ASK
+    assert judge(assessment(object_at()), policy).verdicts[0].verdict is Verdict.ASK
 
 
 def test_a_signal_that_nobody_has_is_refused():
@@ -76,12 +76,12 @@ def test_a_signal_that_nobody_has_is_refused():
 
 def test_a_policy_may_insist_on_its_panel():
     policy = Policy(validity=Validity(panel_hash="p" * 64))
-    assert judge(assessment(observed(), panel_hash="p" * 64), policy).outcome is Outcome.WORK
-    decision = judge(assessment(observed()), policy)
+    assert judge(assessment(object_at(), panel_hash="p" * 64), policy).outcome is Outcome.WORK
+    decision = judge(assessment(object_at()), policy)
     assert decision.outcome is Outcome.BLOCKED
     assert decision.reasons == (Reason.of("policy_other_panel", expected="pppppppppppp", found="none"),)
     assert (
-        judge(assessment(observed(), panel_hash="q" * 64), Policy(validity=Validity())).outcome
+        judge(assessment(object_at(), panel_hash="q" * 64), Policy(validity=Validity())).outcome
         is Outcome.WORK
     )
 
@@ -101,7 +101,7 @@ def test_the_gate_says_that_the_panel_objects_and_asks_who_can_decide():
 
 
 def test_one_objection_among_objects_without_any_is_told():
-    logo = observed(THERE, label=ObjectClass.LOGO)
+    logo = object_at(THERE, label=ObjectClass.LOGO)
     assert running().scene(scored(*SCORES), logo, times=K - 1).state.reasons & BlockReason.PANEL
 
 

@@ -17,7 +17,7 @@ from sticker_uq.gate.policy.rules import judge_object
 from sticker_uq.gate.policy.signals import SIGNALS, object_signals, scene_saliency
 from sticker_uq.gate.state import BlockReason
 from sticker_uq.scene import InvalidInput, MonitorScore, ObjectClass, Outcome, Verdict
-from sticker_uq.testing.scenes import START, assessment, observed, rarely_seen
+from sticker_uq.testing.scenes import START, assessment, object_at, rarely_seen
 
 RISK = {
     "intercept": -6.0,
@@ -75,7 +75,7 @@ def test_a_bad_section_is_refused_with_its_place(tmp_path, section, message):
 def test_a_sticker_is_removed_up_to_the_limit_of_its_risk():
     policy = with_sections(risk=RISK)
     assert policy.risk is not None
-    thing = observed(shannon_entropy=0.4)
+    thing = object_at(shannon_entropy=0.4)
     scene = assessment(thing, dil=0.1)
     risk = policy.risk(object_signals(scene.objects[0], scene))
     # by hand: 0.04 improbable adds 0.8, entropy 0.4 of 0.1..1.0 adds 1.0, DiL nothing
@@ -91,7 +91,7 @@ def test_a_sticker_is_removed_up_to_the_limit_of_its_risk():
 
 @pytest.mark.parametrize("dil", [None, math.nan])
 def test_a_risk_that_needs_a_signal_that_is_missing_removes_nothing(dil):
-    verdict = judge(assessment(observed(), dil=dil), with_sections(risk=RISK)).verdicts[0]
+    verdict = judge(assessment(object_at(), dil=dil), with_sections(risk=RISK)).verdicts[0]
     assert verdict.verdict is Verdict.ASK
     assert math.isnan(next(r.value for r in verdict.reasons if r.subject == "risk"))
 
@@ -111,13 +111,13 @@ def test_the_risk_grows_with_every_signal(values, name, more):
 
 
 def test_the_signals_of_an_object_in_its_scene():
-    beside = observed((170.0, 100.0, 200.0, 160.0))  # shares a third of itself with the first
+    beside = object_at((170.0, 100.0, 200.0, 160.0))  # shares a third of itself with the first
     scene = assessment(
-        observed(detection_rate=0.75, single_pass=0.9, close_up=0.8),
+        object_at(detection_rate=0.75, single_pass=0.9, close_up=0.8),
         unstable=[rarely_seen((90, 90, 95, 95))],
         dil=0.3,
     )
-    crowded = assessment(observed(), beside)
+    crowded = assessment(object_at(), beside)
     signals = object_signals(scene.objects[0], scene)
     assert set(signals) == set(SIGNALS)
     assert signals["missed_passes"] == pytest.approx(0.25)
@@ -127,7 +127,7 @@ def test_the_signals_of_an_object_in_its_scene():
     assert (signals["crowding"], signals["dil"]) == (0.0, 0.3)
     assert object_signals(crowded.objects[0], crowded)["crowding"] == pytest.approx(1 / 3)
     assert object_signals(crowded.objects[0], crowded)["logo_overlap"] == pytest.approx(0.02 / 3)
-    between = observed((150.0, 100.0, 190.0, 160.0), probabilities=(0.3, 0.1, 0.6))
+    between = object_at((150.0, 100.0, 190.0, 160.0), probabilities=(0.3, 0.1, 0.6))
     gap = assessment(*crowded.objects, between)
     # 100..180 and 170..200 are surer, so that all of 150..190 is theirs, and nothing of theirs is its
     assert object_signals(between, gap)["surer_overlap"] == pytest.approx(1.0)
@@ -135,7 +135,7 @@ def test_the_signals_of_an_object_in_its_scene():
 
 
 def test_a_sticker_seen_twice_may_be_left_to_the_risk_score():
-    twice = assessment(observed(duplicated=True))
+    twice = assessment(object_at(duplicated=True))
     assert judge(twice, with_sections(risk=RISK, ask_duplicated=True)).outcome is Outcome.ASK
     term = {"signal": "duplicated", "knots": [0, 1], "log_odds": [0, 3]}
     risk = RISK | {"terms": [term], "max_removal": 0.04}
@@ -146,8 +146,8 @@ def test_a_sticker_seen_twice_may_be_left_to_the_risk_score():
 
 def test_limits_on_probabilities_mean_calibrated_ones():
     policy = with_sections(calibration={"logo": SAME, "sticker": HALVED})
-    assert judge(assessment(observed()), POLICY).outcome is Outcome.WORK
-    verdict = judge(assessment(observed()), policy).verdicts[0]
+    assert judge(assessment(object_at()), POLICY).outcome is Outcome.WORK
+    verdict = judge(assessment(object_at()), policy).verdicts[0]
     assert verdict.verdict is Verdict.ASK
     assert verdict.reasons[0].value == pytest.approx(0.48)
     assert verdict.object.score == pytest.approx(0.96)
@@ -186,7 +186,7 @@ def test_the_policy_names_the_signal_of_the_scene_that_it_limits():
     # it stands in place of max_dil and max_dil_clean
     assert judge(scene, Policy()).outcome is Outcome.ASK
     both = {"signal": "dil", "max_removal": 0.8}
-    assert judge(assessment(observed(), dil=0.9), with_sections(saliency=both)).outcome is Outcome.ASK
+    assert judge(assessment(object_at(), dil=0.9), with_sections(saliency=both)).outcome is Outcome.ASK
     assert judge(assessment(dil=None), quiet).outcome is Outcome.ASK
 
 
@@ -203,7 +203,7 @@ def test_the_policy_names_the_signal_of_the_scene_that_it_limits():
     ],
 )
 def test_a_close_up_may_count_in_whether_something_may_be_a_sticker(probability, close_up, verdict):
-    one = observed(probabilities=(0.95 - probability, 0.05, probability), close_up=close_up)
+    one = object_at(probabilities=(0.95 - probability, 0.05, probability), close_up=close_up)
     one = replace(one, label=ObjectClass(int(np.argmax(one.probabilities))))
     policy = Policy(min_probability=0.6, notable_probability=0.2, close_up_weight=0.5)
     assert judge_object(one, [], policy)[0] is verdict
@@ -220,7 +220,7 @@ def test_a_close_up_may_count_in_whether_something_may_be_a_sticker(probability,
 def test_a_sticker_by_its_close_up_alone_is_one_where_close_ups_count_and_no_panel_judged_it(
     weight, monitors, verdict
 ):
-    one = observed(probabilities=(0.55, 0.05, 0.4), close_up=0.9, monitors=monitors)
+    one = object_at(probabilities=(0.55, 0.05, 0.4), close_up=0.9, monitors=monitors)
     policy = Policy(min_probability=0.35, notable_probability=0.2, close_up_weight=weight)
     found, reasons = judge_object(one, [], policy)
     assert found is verdict
@@ -229,14 +229,14 @@ def test_a_sticker_by_its_close_up_alone_is_one_where_close_ups_count_and_no_pan
 
 @pytest.mark.parametrize("weight", [0.0, 0.5])
 def test_a_sticker_that_was_not_seen_closely_is_never_left_alone(weight):
-    one = observed(probabilities=(0.9, 0.05, 0.05))
+    one = object_at(probabilities=(0.9, 0.05, 0.05))
     policy = Policy(min_probability=0.35, notable_probability=0.1, close_up_weight=weight)
     assert judge_object(one, [], policy)[0] is Verdict.ASK
     assert judge_object(replace(one, close_up=0.05), [], policy)[0] is Verdict.KEEP
 
 
 def test_a_scene_with_a_possible_sticker_left_is_not_clean():
-    logo = observed(label=ObjectClass.LOGO, probabilities=(0.02, 0.83, 0.15))
+    logo = object_at(label=ObjectClass.LOGO, probabilities=(0.02, 0.83, 0.15))
     assert judge(assessment(logo), POLICY).outcome is Outcome.CLEAN
     assert judge(assessment(logo), with_sections(max_left_probability=0.151)).outcome is Outcome.CLEAN
     decision = judge(assessment(logo), with_sections(max_left_probability=0.14))
@@ -260,7 +260,7 @@ def left_on(*objects, missed=math.nan):
 
 
 def test_what_tells_that_a_sticker_is_left_is_combined_where_the_policy_says_how():
-    logos = [observed(label=ObjectClass.LOGO, probabilities=(0.02, 0.83, 0.15)) for _ in range(3)]
+    logos = [object_at(label=ObjectClass.LOGO, probabilities=(0.02, 0.83, 0.15)) for _ in range(3)]
     policy = with_sections(left=LEFT, max_left_probability=0.2)
     assert policy.left_probability([], left_on(missed=0.1)) == pytest.approx(1 / (1 + math.exp(4)))
     three = policy.left_probability(logos, left_on(*logos, missed=0.5))
@@ -279,7 +279,7 @@ def test_what_was_not_measured_leaves_no_laptop_clean():
 
 @pytest.mark.parametrize("order", [1, -1])
 def test_one_unmeasured_value_among_others_is_not_nothing(order):
-    logo = observed(label=ObjectClass.LOGO, probabilities=(0.02, 0.83, 0.15))
+    logo = object_at(label=ObjectClass.LOGO, probabilities=(0.02, 0.83, 0.15))
     seen, unseen = replace(logo, single_pass=0.1), replace(logo, single_pass=math.nan)
     term = {"signal": "single_pass", "knots": [0.0, 1.0], "log_odds": [0.0, 5.0]}
     policy = with_sections(left={"intercept": -4.0, "terms": [term]}, max_left_probability=0.5)
@@ -305,8 +305,8 @@ def test_a_policy_without_that_section_keeps_its_hash():
 )
 def test_more_doubt_never_makes_a_laptop_cleaner(shares, further, missed, more):
     policy = with_sections(left=LEFT)
-    stay = [observed(label=ObjectClass.LOGO, probabilities=(0.0, 1.0 - p, p)) for p in shares]
-    doubtful = [*stay, observed(label=ObjectClass.LOGO, probabilities=(0.0, 1.0 - further, further))]
+    stay = [object_at(label=ObjectClass.LOGO, probabilities=(0.0, 1.0 - p, p)) for p in shares]
+    doubtful = [*stay, object_at(label=ObjectClass.LOGO, probabilities=(0.0, 1.0 - further, further))]
     lower, higher = sorted((missed, more))
     least = policy.left_probability(stay, left_on(missed=lower))
     assert least <= policy.left_probability(doubtful, left_on(missed=lower)) + 1e-9
@@ -324,7 +324,7 @@ OTHERS = [
 
 @pytest.mark.parametrize(("validity", "expected"), OTHERS)
 def test_a_policy_made_for_something_else_blocks_with_its_own_reason(validity, expected):
-    scene = assessment(observed())
+    scene = assessment(object_at())
     decision = judge(scene, with_sections(validity=validity))
     assert decision.outcome is Outcome.BLOCKED
     assert not decision.verdicts
@@ -345,4 +345,4 @@ def test_a_policy_made_for_this_model_judges():
         "image_size": [640, 480],
         "until": "1970-01-01",  # the scene's stamp is a quarter of an hour after the start of that day
     }
-    assert judge(assessment(observed()), with_sections(validity=validity)).outcome is Outcome.WORK
+    assert judge(assessment(object_at()), with_sections(validity=validity)).outcome is Outcome.WORK

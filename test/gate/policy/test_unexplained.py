@@ -11,7 +11,7 @@ from sticker_uq.gate.box_overlap import as_box
 from sticker_uq.gate.events import Activated, ArmReady, DeclareDone, OpenIntervention, WorkpieceChanged
 from sticker_uq.gate.judge import judge
 from sticker_uq.scene import Localization, Outcome, Reason, Status, UnexplainedRegion
-from sticker_uq.testing.scenes import assessment, observed
+from sticker_uq.testing.scenes import assessment, object_at
 from test.helpers.gate import SETTINGS, Cell, K
 
 POLICY = Policy(max_unexplained_objectness=0.1)
@@ -51,7 +51,7 @@ def test_the_limit_of_one_asks_nothing():
 
 
 def test_a_missed_sticker_does_not_keep_the_arm_from_the_others():
-    assert judge(assessment(observed(), localization=MISSED), POLICY).outcome is Outcome.WORK
+    assert judge(assessment(object_at(), localization=MISSED), POLICY).outcome is Outcome.WORK
 
 
 def test_the_scene_is_looked_at_again_before_a_person_is_called():
@@ -106,7 +106,7 @@ def test_the_reasons_say_where_that_is(name):
 @pytest.mark.parametrize("name", NOVELTY_SIGNALS)
 def test_it_keeps_the_arm_from_no_sticker_and_is_looked_at_twice(name):
     policy, seen = Policy.model_validate({f"max_{name}": 0.5}), replace(QUIET, **{name: 0.8})
-    assert judge(assessment(observed(), localization=seen), policy).outcome is Outcome.WORK
+    assert judge(assessment(object_at(), localization=seen), policy).outcome is Outcome.WORK
     here = cell(policy).scene(localization=seen, times=2 * K - 1)
     assert here.phase is Phase.MONITORING
     assert here.state.reasons & BlockReason.UNEXPLAINED

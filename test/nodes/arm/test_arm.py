@@ -122,7 +122,7 @@ def test_a_gate_that_closes_between_two_pieces_starts_no_other(rig):
 
 def test_an_arm_says_that_it_is_there_also_while_it_moves(rig):
     said = rig.bench.collect(ArmStatus, "arm/status")
-    rig.moving()
+    rig.start_motion()
     heard = len(said)
     rig.bench.until(lambda: len(said) >= heard + 5, "more of what it says")
     assert len({message.arm for message in said}) == 1
@@ -150,7 +150,7 @@ def cancel(rig: ArmBench, handle: Any) -> None:
 
 
 def test_a_cancelled_goal_stops_the_motion(rig):
-    handle = rig.moving()
+    handle = rig.start_motion()
     cancel(rig, handle)
     status, code, _ = rig.result(handle)
     assert (status, code) == (GoalStatus.STATUS_CANCELED, Result.ERROR_OPERATOR_ABORT)
@@ -180,7 +180,7 @@ def test_a_goal_that_waits_for_its_permit_makes_way_for_a_newer_one(rig):
 
 
 def test_a_second_goal_is_rejected_while_the_arm_moves(rig):
-    handle = rig.moving()
+    handle = rig.start_motion()
     assert not rig.send().accepted
     rig.gate.close()
     assert rig.result(handle)[1] == Result.ERROR_PERMIT_REVOKED
@@ -189,7 +189,7 @@ def test_a_second_goal_is_rejected_while_the_arm_moves(rig):
 
 
 def test_goals_accepted_at_the_same_moment_do_not_share_the_arm(rig):
-    handle = rig.moving()
+    handle = rig.start_motion()
     rig.arm._server.register_goal_callback(lambda _: GoalResponse.ACCEPT)
     assert rig.result(rig.send()) == (GoalStatus.STATUS_ABORTED, Result.ERROR_UNKNOWN, "the arm is busy")
     assert rig.motion.stops == 0
@@ -219,7 +219,7 @@ def test_a_goal_that_names_no_sticker_of_a_decision_is_invalid(rig, changes):
 
 def test_a_supervisor_that_dies_takes_its_permit_along(rig):
     """However long it was given for; the next supervisor begins anew."""
-    handle = rig.moving()
+    handle = rig.start_motion()
     rig.gate.disappear()
     status, code, text = rig.result(handle)
     assert (status, code) == (GoalStatus.STATUS_ABORTED, Result.ERROR_PERMIT_REVOKED)
@@ -231,7 +231,7 @@ def test_a_supervisor_that_dies_takes_its_permit_along(rig):
 
 def test_what_a_dead_supervisor_said_last_does_not_let_the_arm_go_on(rig, monkeypatch):
     """It may be read after the news of the death."""
-    handle = rig.moving()
+    handle = rig.start_motion()
     lose = rig.arm._watch.lose
 
     def lose_and_hear() -> None:
@@ -291,7 +291,7 @@ ENDS = {
 @pytest.mark.parametrize("end", ENDS)
 def test_a_permit_that_ends_stops_the_motion(rig, end):
     happens, expected, said = ENDS[end]
-    handle = rig.moving()
+    handle = rig.start_motion()
     happens(rig.gate)
     status, code, text = rig.result(handle)
     assert (status, code) == (GoalStatus.STATUS_ABORTED, expected)

@@ -39,7 +39,7 @@ class Subject(ManagedNode[Settings]):
         self.create_service(Trigger, "leave", self._leave)
 
     def configure(self) -> None:
-        self.output = self.managed_publisher(Int32, "number", qos.RELIABLE)
+        self.output = self.create_managed_publisher(Int32, "number", qos.RELIABLE)
         self.acquire("configured", self.while_configured)
 
     def activate(self) -> None:

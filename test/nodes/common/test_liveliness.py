@@ -86,7 +86,7 @@ def test_a_publisher_of_the_same_process_is_gone_although_the_graph_has_it_still
     publisher = watched.bench.publisher_matched(GateState, "gate", qos.GATE)
     publisher.publish(GateState())
     watched.bench.until(lambda: watched.heard, "a message")
-    monkeypatch.setattr(liveliness, "_published_here", lambda *_: True)
+    monkeypatch.setattr(liveliness, "_is_published_here", lambda *_: True)
     watched.bench.probe.destroy_publisher(publisher)
     watched.bench.until(lambda: watched.gone, "its end is noticed")
 
@@ -111,7 +111,7 @@ def test_what_an_event_says(alive, not_alive, here, lost, monkeypatch):
         resolve_topic_name=str,
         create_subscription=lambda *_, event_callbacks, **__: made.append(event_callbacks),
     )
-    monkeypatch.setattr(liveliness, "_published_here", lambda *_: here)
+    monkeypatch.setattr(liveliness, "_is_published_here", lambda *_: here)
     calls: list[bool] = []
     subscribe_with_liveliness(node, GateState, "gate", print, qos.GATE, lambda: calls.append(True))
     made[0].liveliness(SimpleNamespace(alive_count_change=alive, not_alive_count_change=not_alive))

@@ -10,8 +10,8 @@ from sticker_uq.nodes.common.image_input import MessageLossCounter
 def watched(*numbers: int | None) -> int | None:
     counter = MessageLossCounter()
     for number in numbers:
-        counter.received(number)
-    return counter.missing
+        counter.note_message(number)
+    return counter.missing_count
 
 
 @given(st.integers(1, 50), st.sets(st.integers(0, 60)), st.integers(2, 40))
@@ -32,24 +32,24 @@ def test_a_publisher_that_begins_anew_is_not_a_gap():
 def test_another_publisher_is_no_gap_whenever_its_coming_is_told():
     for told_after in (False, True):
         counter = MessageLossCounter()
-        counter.received(3)
-        counter.received(4)
+        counter.note_message(3)
+        counter.note_message(4)
         if not told_after:
             counter.publishers_changed(1)
-        counter.received(900)
+        counter.note_message(900)
         if told_after:
             counter.publishers_changed(1)
         for number in (901, 903, 904):
-            counter.received(number)
-        assert counter.missing == 1
+            counter.note_message(number)
+        assert counter.missing_count == 1
 
 
 def test_nothing_can_be_told_of_several_publishers_or_without_numbers():
     counter = MessageLossCounter()
-    counter.received(1)
+    counter.note_message(1)
     counter.publishers_changed(2)
-    counter.received(800)
-    assert counter.missing is None
+    counter.note_message(800)
+    assert counter.missing_count is None
     counter.publishers_changed(1)
-    assert counter.missing == 0
+    assert counter.missing_count == 0
     assert watched(None, None) is None

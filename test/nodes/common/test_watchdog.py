@@ -48,7 +48,7 @@ def test_work_that_takes_its_time_is_no_standstill():
             "from sticker_uq.nodes.common.watchdog import Watchdog\n"
             "watchdog = Watchdog('/detector', beat_s=0.02, patience=3)\n"
             "watchdog.start()\n"
-            "with watchdog.paused():\n"
+            "with watchdog.pause():\n"
             "    time.sleep(0.5)\n"
             "watchdog.end()\n"
             "time.sleep(0.3)\n",
@@ -66,8 +66,8 @@ def test_an_end_that_deadlocks_is_an_end_too():
         "from sticker_uq.nodes.common.watchdog import Watchdog\n"
         "watchdog = Watchdog('/detector', beat_s=0.05)\n"
         "watchdog.start()\n"
-        "with watchdog.paused():\n"
-        "    watchdog.ending(0.2)\n"
+        "with watchdog.pause():\n"
+        "    watchdog.expect_end(0.2)\n"
         "    threading.Event().wait()\n"
     )
     ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)

@@ -74,7 +74,7 @@ class Cell:
 
     heat = picture
 
-    def watched(self, pages, heat):
+    def note_viewers(self, pages, heat):
         self.watching.append((pages, heat))
 
     def wrong_token(self, address, lately, ever):

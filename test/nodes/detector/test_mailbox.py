@@ -54,8 +54,10 @@ class MailboxModel(RuleBasedStateMachine):
 
     @invariant()
     def counts(self) -> None:
-        assert self.mailbox.dropped == self.dropped.total()
-        assert all(self.mailbox.dropped_of(name) == self.dropped[name] for name in ("", "left", "right"))
+        assert self.mailbox.dropped_count == self.dropped.total()
+        assert all(
+            self.mailbox.dropped_count_of(name) == self.dropped[name] for name in ("", "left", "right")
+        )
         assert self.mailbox.closed is self.closed
 
 
@@ -95,4 +97,4 @@ def test_nothing_is_lost_uncounted_between_threads():
     mailbox.close()
     thread.join(timeout=60)
     assert received == sorted(received), "never an older item after a newer one"
-    assert len(received) + mailbox.dropped == 2000
+    assert len(received) + mailbox.dropped_count == 2000

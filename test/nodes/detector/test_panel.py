@@ -16,7 +16,7 @@ from sticker_uq.nodes.common.images import bgr_to_image
 from sticker_uq.nodes.detector.node import DetectorNode
 from sticker_uq.scene import MonitorScore
 from sticker_uq.testing.bench import overrides
-from sticker_uq.testing.scenes import observed
+from sticker_uq.testing.scenes import object_at
 from sticker_uq_msgs.msg import GateState, SceneAssessment
 from test.helpers.models import picture
 from test.helpers.panels import NAMES, settings, tiny_panel
@@ -82,7 +82,7 @@ def test_live_scores_are_repeated_by_a_replay_byte_for_byte(bench, folder, tmp_p
 def test_an_objection_reaches_the_person_with_its_name(bench):
     cell = Cell(bench)
     cell.camera.changes = {"panel_hash": "p" * 64}
-    cell.shows(observed(monitors=(MonitorScore("pcs", 0.2, 0.5), MonitorScore("mdsa", 9.0, 8.0))))
+    cell.shows(object_at(monitors=(MonitorScore("pcs", 0.2, 0.5), MonitorScore("mdsa", 9.0, 8.0))))
     gate = cell.until_gate(GateState.STATE_INTERVENTION, BlockReason.PANEL | BlockReason.WAITING_FOR_OPERATOR)
     assert not gate.open
     request = cell.until(lambda: next((r for r in cell.requests if r.request_id), None), "a question")

@@ -19,7 +19,7 @@ VISION: Any = vision.VISION_MSGS
 
 
 def scene() -> sc.SceneAssessment:
-    sticker = sc.ObservedObject.drawn(3, sc.ObjectClass.STICKER, np.array([10, 20, 40, 80]))
+    sticker = sc.ObservedObject.from_operator(3, sc.ObjectClass.STICKER, np.array([10, 20, 40, 80]))
     probabilities = np.array([0.1, 0.25, 0.65], np.float32)
     sticker = sc.ObservedObject(**{**vars(sticker), "probabilities": probabilities})
     return sc.SceneAssessment(

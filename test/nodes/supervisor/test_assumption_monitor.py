@@ -10,7 +10,7 @@ from std_srvs.srv import Trigger
 
 from sticker_uq.gate import BlockReason
 from sticker_uq.gate.policy.reference import Reference
-from sticker_uq.testing.scenes import assessment, observed
+from sticker_uq.testing.scenes import assessment, object_at
 from sticker_uq_msgs.msg import GateState
 from sticker_uq_msgs.srv import ResolveIntervention
 from test.helpers.gate import codes
@@ -20,7 +20,7 @@ from test.nodes.supervisor.test_supervisor import STICKER, Cell
 def policy_file(folder: Path, rng: np.random.Generator) -> Path:
     """The packaged limits, made from 80 workpieces with one sticker and a DiL of 0.1 to 0.3."""
     scenes = [
-        assessment(observed(), dil=float(rng.uniform(0.1, 0.3)), image_digest=f"{n:032x}") for n in range(80)
+        assessment(object_at(), dil=float(rng.uniform(0.1, 0.3)), image_digest=f"{n:032x}") for n in range(80)
     ]
     path = folder / "policy.yaml"
     path.write_text(

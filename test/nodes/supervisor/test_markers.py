@@ -8,12 +8,12 @@ from sticker_uq.gate import judge
 from sticker_uq.gate.policy.policy import Policy
 from sticker_uq.geometry import ObjectPose
 from sticker_uq.nodes.supervisor.markers import DEVIATIONS, markers_to_msg
-from sticker_uq.testing.scenes import assessment, observed
+from sticker_uq.testing.scenes import assessment, object_at
 
 msg = pytest.importorskip("visualization_msgs.msg", reason="visualization_msgs is not installed")
 
 LONG_M, SHORT_M = 0.02, 0.005
-DECISION = judge(assessment(observed((10.0, 10.0, 50.0, 40.0))), Policy())
+DECISION = judge(assessment(object_at((10.0, 10.0, 50.0, 40.0))), Policy())
 ID = DECISION.verdicts[0].object.id
 TURNED = np.radians(30.0)
 

@@ -23,8 +23,8 @@ from sticker_uq.gate import BlockReason
 from sticker_uq.gate.audit import entries
 from sticker_uq.nodes.common import qos
 from sticker_uq.nodes.console.node import Console
-from sticker_uq.testing.bench import Bench, NodeProcess, local_environment, overrides, running_bench
-from sticker_uq.testing.scenes import THERE, observed
+from sticker_uq.testing.bench import Bench, NodeProcess, local_environment, overrides, run_bench
+from sticker_uq.testing.scenes import THERE, object_at
 from sticker_uq_msgs.msg import GateState, InterventionRequest, ObjectAnswer, SceneDecision, Workpiece
 from sticker_uq_msgs.srv import ResolveIntervention
 from test.helpers.gate import codes
@@ -179,7 +179,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Supervised]:
     with pytest.MonkeyPatch.context() as patch, free_domain() as domain:
         for name, value in local_environment(domain, folder / "ros").items():
             patch.setenv(name, value)
-        with running_bench() as bench:
+        with run_bench() as bench:
             made = Supervised(bench, folder)
             # nobody knows what was decided before
             assert codes(made.closed_by(BlockReason.HELD | BlockReason.NO_SCENE).details)[0] == "first_start"
@@ -313,7 +313,7 @@ def test_what_a_person_said_about_the_laptop_outlasts_a_kill(cell):
     cell.camera.objects, cell.camera.changes = None, {}
     cell.arm.finish(Result.ERROR_OPERATOR_ABORT)
     cell.announce()
-    cell.camera.objects = [observed(THERE, probabilities=(0.3, 0.1, 0.6), shannon_entropy=1.5)]
+    cell.camera.objects = [object_at(THERE, probabilities=(0.3, 0.1, 0.6), shannon_entropy=1.5)]
     assert cell.resolve(scene_answer=ResolveIntervention.Request.SCENE_SKIP_LAPTOP).accepted
     cell.camera.objects = [STICKER]
     cell.restart("kill")

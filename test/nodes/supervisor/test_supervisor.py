@@ -12,7 +12,7 @@ from sticker_uq.gate import BlockReason
 from sticker_uq.geometry.simulated_cell import sim_camera
 from sticker_uq.io.messages import stamp_to_ns
 from sticker_uq.nodes.common.geometry_source import camera_to_msg
-from sticker_uq.testing.scenes import THERE, observed
+from sticker_uq.testing.scenes import THERE, object_at
 from sticker_uq_msgs.msg import GateState, WorkpieceDone
 from test.helpers.gate import codes
 from test.helpers.supervised import STICKER, Cell
@@ -21,7 +21,7 @@ from test.helpers.supervised import STICKER, Cell
 def test_a_laptop_from_the_first_scene_to_the_last(bench):
     cell = Cell(bench)
     assert cell.until_gate(GateState.STATE_BLOCKED, BlockReason.NO_SCENE).text
-    cell.shows(STICKER, observed(THERE))
+    cell.shows(STICKER, object_at(THERE))
     goal = cell.goal(1)
     gate = cell.gates[-1]
     assert gate.open
@@ -34,7 +34,7 @@ def test_a_laptop_from_the_first_scene_to_the_last(bench):
     decided = next(d for d in cell.decisions if d.decision_id == goal.decision_id)
     assert [v.verdict for v in decided.verdicts] == [1, 1]
     assert decided.workpiece_id == "laptop-1"
-    for number, left in ((1, [observed(THERE)]), (2, [])):
+    for number, left in ((1, [object_at(THERE)]), (2, [])):
         cell.goal(number)
         cell.arm.finish()
         closed = cell.until_gate(GateState.STATE_VERIFYING)

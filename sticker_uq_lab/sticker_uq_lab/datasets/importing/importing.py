@@ -103,7 +103,7 @@ _KEPT_AS_IS = {".jpg": "jpg", ".jpeg": "jpg", ".png": "png"}
 
 @dataclass(frozen=True)
 class UprightPicture:
-    """A picture as shown: ``labelled`` has its size, boxes and classes, ``statistics`` its pixels' digest and hash.
+    """A picture as shown: ``labelled_image`` has its size, boxes and classes, ``statistics`` its pixels' digest and hash.
 
     ``name`` is its path in the source; ``turned``: its EXIF orientation is applied when it is written.
     """
@@ -113,7 +113,7 @@ class UprightPicture:
     turned: bool
 
     @property
-    def labelled(self) -> LabelledImage:
+    def labelled_image(self) -> LabelledImage:
         return self.statistics.item
 
 
@@ -156,13 +156,13 @@ class Reader:
         proofs: defaultdict[str, list[Path]] = defaultdict(list)
         for number, picture in enumerate(pictures):
             try:
-                statistics, orientation = self._seen(picture, number)
+                statistics, orientation = self._read_statistics(picture, number)
                 seen.append((statistics, orientation))
             except InvalidInput as error:
                 seen.append(error)
             else:
                 size = shown_size(orientation, (statistics.item.width, statistics.item.height))
-                with self.faults.collected(), about(picture.path):
+                with self.faults.collect(), about(picture.path):
                     proofs[proven_frame(orientation, size, picture.size)].append(picture.path)
             progress()
         frame = self._frame(proofs)
@@ -201,7 +201,7 @@ class Reader:
         )
         return "shown"
 
-    def _seen(self, picture: NamedPicture, number: int) -> tuple[PictureStatistics, int]:
+    def _read_statistics(self, picture: NamedPicture, number: int) -> tuple[PictureStatistics, int]:
         """The pixels' digest of ``picture``, without objects, and its orientation."""
         image = read_image_file(picture.path)
         size = (image.shape[1], image.shape[0])
@@ -294,7 +294,7 @@ def about(path: Path) -> Iterator[None]:
         raise InvalidInput(f"{path}: {error}") from None
 
 
-def grouped(
+def group_pictures(
     pictures: Sequence[UprightPicture],
     near: int,
     pattern: str | None = None,
@@ -317,7 +317,7 @@ def grouped(
         known = first.setdefault(one.statistics.pixels, one)
         if known is one:
             continue
-        if _objects(known.labelled) != _objects(one.labelled):
+        if _objects(known.labelled_image) != _objects(one.labelled_image):
             text = f"{one.name} and {known.name} have other objects"
             contradicting.add(one.statistics.pixels)
             if changes is None:
@@ -330,7 +330,7 @@ def grouped(
     kept = [one for pixels, one in first.items() if pixels not in contradicting]
     pairs = [(a, b) for a, b, _ in close_pairs([one.statistics for one in kept], near)] if near >= 0 else []
     pairs += consecutive_pairs([one.name for one in kept], consecutive)
-    names = [one.labelled.workpiece_id for one in kept]
+    names = [one.labelled_image.workpiece_id for one in kept]
     if pattern is not None:
         names = names_by_pattern([one.name for one in kept], pattern)
     groups, laptops = laptops_of(names, pairs, [one.name for one in kept])
@@ -359,7 +359,7 @@ def write_import(
     """
     parts = {"": list(range(len(data.pictures)))}
     if shares is not None:
-        clean = [not one.labelled.shows_sticker for one in data.pictures]
+        clean = [not one.labelled_image.shows_sticker for one in data.pictures]
         chosen = split_groups(data.groups, shares, seed, clean)
         parts = {
             name: [index for index, part in enumerate(chosen) if part == number]
@@ -370,19 +370,19 @@ def write_import(
         for name, numbers in parts.items():
             write_coco(
                 folder / name,
-                (_encoded(data, index, progress) for index in numbers),
+                (_encode(data, index, progress) for index in numbers),
                 description=f"Imported from {record.get('source', '')}",
             )
-        sheet = contact_sheet([one.labelled for one in data.pictures])
+        sheet = contact_sheet([one.labelled_image for one in data.pictures])
         write_file(folder / SHEET, encode_picture(sheet))
         with atomic_write(folder / RECORD, "w") as stream:
             yaml.safe_dump(dict(record), stream, sort_keys=False, allow_unicode=True)
     return parts
 
 
-def _encoded(data: Grouped, index: int, progress: Callable[[], None]) -> EncodedScene:
+def _encode(data: Grouped, index: int, progress: Callable[[], None]) -> EncodedScene:
     one = data.pictures[index]
-    item = one.labelled
+    item = one.labelled_image
     image_format = _KEPT_AS_IS.get(item.path.suffix.lower())
     if image_format is None or one.turned:
         image_format = image_format or "png"

@@ -25,13 +25,13 @@ from sticker_uq_lab.datasets.importing.named_picture import (
     PictureFinder,
     Shape,
     apart,
-    bounding,
+    bounding_box,
     named_object,
     number,
     same_name,
     side,
     sides,
-    turned,
+    turn_box,
 )
 from sticker_uq_lab.datasets.importing.schemas import Keys, boxes_in
 
@@ -52,7 +52,7 @@ def read_coco_files(
         counts.objects += len(list(entries_of(path, document, "annotations")))
         keys.boxes[path] += boxes_in(document)
         for identity, one in _with_id(path, document, "annotations", "coco annotation", keys, faults).items():
-            with faults.collected():
+            with faults.collect():
                 image_id, labelled = _coco_object(f"{path}: annotation {identity}", one, names, keys)
                 if image_id not in objects:
                     raise InvalidInput(
@@ -60,7 +60,7 @@ def read_coco_files(
                     )
                 objects[image_id].append(labelled)
         for identity, image in images.items():
-            with faults.collected():
+            with faults.collect():
                 where = f"{path}: image {identity}"
                 size = sides(image.width, image.height, where)
                 picture = finder.find(image.file_name, path)
@@ -84,7 +84,7 @@ def _with_id(
             text = " is text" if isinstance(given, str) else ""
             faults.add(f"{path}: {key}: id {show_value(given)}{text}: expected an integer that is used once")
             continue
-        with faults.collected():
+        with faults.collect():
             where = f"{path}: {key.removesuffix('s')} {identity}"
             known[identity] = keys.read(part, entry, where)
             if key != "annotations":  # those of a class that is ignored do not matter
@@ -130,7 +130,7 @@ def _coco_box(one: Any, where: str, keys: Keys) -> Shape:
     given = (x, y, width, height)
     box = READINGS[SIZES](*given)
     # CVAT writes the box before it is turned around its middle
-    around = turned(box, about.rotation)
+    around = turn_box(box, about.rotation)
     area = float(one.area) if type(one.area) in (int, float) else 0.0
     if outline and apart(outline, box) and apart(outline, around):
         agrees = "as corners they would agree" if not apart(outline, given) else "they lie apart"
@@ -163,7 +163,7 @@ def _outline(segmentation: object, where: str) -> Corners | None:
     if not all(isinstance(one, list) and one and len(one) % 2 == 0 for one in polygons):
         return None
     values = [[number(value, f"{where}: segmentation") for value in one] for one in polygons]
-    return bounding(pair for one in values for pair in zip(one[::2], one[1::2], strict=True))
+    return bounding_box(pair for one in values for pair in zip(one[::2], one[1::2], strict=True))
 
 
 _UPLOADED = re.compile(r"(?:.*/)?upload/\d+/(.*)")
@@ -210,7 +210,7 @@ def read_label_studio(
             raise InvalidInput(f"{path}: expected a list of tasks, as Label Studio exports it")
         keys.boxes[path] += boxes_in(tasks)
         for index, task in enumerate(tasks, 1):
-            with faults.collected():
+            with faults.collect():
                 where = f"{path}: task {show_value(task.get('id', index))}"
                 results = _results(task, where, counts, keys)
                 if results is None:
@@ -251,7 +251,7 @@ def _min_results(task: Mapping[str, Any], where: str, keys: Keys) -> list[Mappin
     regions = _min_regions(task)
     odd = [
         key
-        for key, value in keys.left(task).items()
+        for key, value in keys.drop_ignored(task).items()
         if key in schemas.BOXES.split("|")
         or any(
             isinstance(one, list)
@@ -284,7 +284,7 @@ def _regions(
             counts.note("choices, texts and relations", [place])
             continue
         region = keys.read("label-studio region", content, place)
-        if kind is not None and drawn(kind) not in (*_SHAPES, *_UNREAD, "labels"):
+        if kind is not None and shape_name(kind) not in (*_SHAPES, *_UNREAD, "labels"):
             raise InvalidInput(
                 f"{place}: type {show_value(kind)}: is neither a shape nor a remark of Label Studio"
             )
@@ -306,7 +306,7 @@ def _regions(
     return [(place, labels[0], region) for place, labels, region in shapes.values()]
 
 
-def drawn(kind: object) -> str:
+def shape_name(kind: object) -> str:
     return str(kind).removesuffix("labels") or "labels"
 
 
@@ -320,7 +320,7 @@ def _picture(
 ) -> NamedPicture:
     shown_in = {region.to_name for _, _, region in regions if isinstance(region.to_name, str)}
     data = task.get("data", task)
-    names = _picture_names(keys.left(data) if isinstance(data, dict) else {})
+    names = _picture_names(keys.drop_ignored(data) if isinstance(data, dict) else {})
     if not names:
         raise InvalidInput(f"{where}: data {show_value(data)}: expected the address of a picture")
     if len(set(names.values())) > 1 or len(shown_in) > 1:
@@ -347,17 +347,17 @@ def _picture(
 
 
 def _shape(region: Any, where: str, keys: Keys) -> Shape:
-    value, kind = region.value, drawn(region.type)
+    value, kind = region.value, shape_name(region.type)
     for key in ("image_rotation", "item_index"):
         if getattr(region, key):
             hint = "turn the picture itself" if key == "image_rotation" else "export one picture a task"
             raise InvalidInput(f"{where}: {key} {show_value(getattr(region, key))}: expected 0; {hint}")
     found = [name for name, key in _SHAPES.items() if key in value]
     named = next((key for key in value if key.endswith("labels")), "region")
-    unread = kind in _UNREAD or drawn(named) in _UNREAD or not found
+    unread = kind in _UNREAD or shape_name(named) in _UNREAD or not found
     if unread:
         raise InvalidInput(f"{where}: {show_value(region.type or named)}: {_UNREADABLE}")
-    said = {one for one in (kind, drawn(named)) if one in _SHAPES}
+    said = {one for one in (kind, shape_name(named)) if one in _SHAPES}
     if len(found) > 1 or said - set(found):
         raise InvalidInput(
             f"{where}: is called {' and '.join(sorted(said))}, and has the keys of {' and '.join(found)}"
@@ -366,13 +366,13 @@ def _shape(region: Any, where: str, keys: Keys) -> Shape:
     across = side(region.original_width, f"{where}: original_width") / 100
     down = side(region.original_height, f"{where}: original_height") / 100
     if found[0] == "polygon":
-        box = bounding((x * across, y * down) for x, y in one.points)
+        box = bounding_box((x * across, y * down) for x, y in one.points)
     elif found[0] == "ellipse":
         x, y, half_x, half_y = one.x * across, one.y * down, one.radiusX * across, one.radiusY * down
-        box = turned((x - half_x, y - half_y, x + half_x, y + half_y), one.rotation, ellipse=True)
+        box = turn_box((x - half_x, y - half_y, x + half_x, y + half_y), one.rotation, ellipse=True)
     else:
         x, y = one.x * across, one.y * down
-        box = turned((x, y, x + one.width * across, y + one.height * down), one.rotation, corner=True)
+        box = turn_box((x, y, x + one.width * across, y + one.height * down), one.rotation, corner=True)
     if box[2] <= across and box[3] <= down:
         raise InvalidInput(
             f"{where}: lies within 0..1 of 100 percent; fractions would fill the picture: expected percent"

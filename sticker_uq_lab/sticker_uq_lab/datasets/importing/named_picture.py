@@ -117,13 +117,13 @@ class PictureFinder:
     def pictures(self) -> list[Path]:
         return sorted(path for paths in self._named.values() for path in paths)
 
-    def called(self, name: str) -> list[Path]:
+    def find_pictures(self, name: str) -> list[Path]:
         """The pictures whose last name is that of ``name``, which may lack its suffix, or begin as uploads to Label Studio do."""
         last = PurePosixPath(name.replace("\\", "/")).name
         uploaded = UPLOADED.fullmatch(last)
-        return self._called(last) or (self._called(uploaded[1]) if uploaded else [])
+        return self._find_named(last) or (self._find_named(uploaded[1]) if uploaded else [])
 
-    def _called(self, last: str) -> list[Path]:
+    def _find_named(self, last: str) -> list[Path]:
         found = self._named.get(file_key(last), [])
         found = [path for path in found if path.name == last] or found
         if last and not found and not last.lower().endswith(PICTURE_SUFFIXES):
@@ -138,7 +138,7 @@ class PictureFinder:
         A name may begin with folders of another machine, and lack the suffix of its file; :meth:`check` says where they differ.
         Raises InvalidInput when there is none, or no single best one.
         """
-        if not (candidates := self.called(name)):
+        if not (candidates := self.find_pictures(name)):
             listed = ", ".join(map(str, self._roots)) or "any folder"
             raise InvalidInput(
                 f"picture {show_value(name)} is not below {listed}; give its folder with --images"
@@ -203,7 +203,7 @@ class PictureFinder:
 def same_name(where: str, key: str, name: str, path: str, finder: PictureFinder) -> None:
     """InvalidInput where ``name`` and ``path``, which stand beside each other, are of two pictures that are both there."""
     last, other = (PurePosixPath(text.replace("\\", "/")).name for text in (name, path))
-    two, one = finder.called(other), finder.called(last)
+    two, one = finder.find_pictures(other), finder.find_pictures(last)
     if other and file_key(last) != file_key(other) and two and not set(one) & set(two):
         raise InvalidInput(
             f"{where}: {key} {show_value(name)} and path {show_value(path)} name two pictures that are there; give --ignore-key "
@@ -216,12 +216,12 @@ def file_key(name: str) -> str:
     return unicodedata.normalize("NFC", name).casefold()
 
 
-def bounding(points: Iterable[tuple[float, float]]) -> Corners:
+def bounding_box(points: Iterable[tuple[float, float]]) -> Corners:
     x, y = zip(*points, strict=True)
     return min(x), min(y), max(x), max(y)
 
 
-def turned(box: Corners, degrees: float, ellipse: bool = False, corner: bool = False) -> Corners:
+def turn_box(box: Corners, degrees: float, ellipse: bool = False, corner: bool = False) -> Corners:
     """The box around a rectangle, or ``ellipse``, in ``box`` that is turned clockwise around its centre, or upper left corner."""
     x1, y1, x2, y2 = box
     if not degrees:

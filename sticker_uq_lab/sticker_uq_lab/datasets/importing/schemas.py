@@ -15,7 +15,7 @@ from xml.etree.ElementTree import Element
 from pydantic import BeforeValidator, Field, StrictInt, TypeAdapter
 
 from sticker_uq.io.faults import Faults
-from sticker_uq.io.reading import MOST_JSON, marked_encoding, read_bytes, show_value
+from sticker_uq.io.reading import MOST_JSON, detect_encoding, read_bytes, show_value
 from sticker_uq.scene import InvalidInput
 from sticker_uq_lab.datasets.importing.named_picture import number
 
@@ -73,7 +73,7 @@ class Keys:
         self._unknown: Counter[tuple[str, str]] = Counter()
         self._first: dict[tuple[str, str], str] = {}
 
-    def left(self, content: Mapping[str, Any]) -> dict[str, Any]:
+    def drop_ignored(self, content: Mapping[str, Any]) -> dict[str, Any]:
         """``content`` without the ignored keys."""
         self._used.update(set(content).intersection(self.ignored))
         return {key: value for key, value in content.items() if key not in self.ignored}
@@ -86,7 +86,11 @@ class Keys:
         if not isinstance(content, dict):
             raise InvalidInput(f"{where}: {show_value(content)}: expected {name} with keys")
         schema = SCHEMAS[kind][name]
-        given = {key: value for key, value in self.left(content).items() if value is not None and value != ""}
+        given = {
+            key: value
+            for key, value in self.drop_ignored(content).items()
+            if value is not None and value != ""
+        }
         patterns = schema.harmless.split()
         unknown = tuple(
             key
@@ -123,7 +127,7 @@ class Keys:
     def check_boxes(self, path: Path, faults: Faults) -> None:
         """A fault where another number of shapes is written in ``path`` than were found."""
         data = read_bytes(path, MOST_JSON)
-        written = boxes_written(data.decode(marked_encoding(data) or "utf-8", "replace"))
+        written = boxes_written(data.decode(detect_encoding(data) or "utf-8", "replace"))
         if written != self.boxes[path]:
             faults.add(
                 f"{path}: has {written} shapes ({BOXES.replace('|', ', ')}), and {self.boxes[path]} of them where labels are: "

@@ -14,7 +14,7 @@ from defusedxml import DefusedXmlException
 from defusedxml.ElementTree import fromstring
 
 from sticker_uq.io.faults import Faults, LabelCounts
-from sticker_uq.io.reading import MIB, marked_encoding, read_bytes, show_value
+from sticker_uq.io.reading import MIB, detect_encoding, read_bytes, show_value
 from sticker_uq.scene import InvalidInput
 from sticker_uq_lab.datasets.importing.named_picture import (
     CORNERS,
@@ -23,12 +23,12 @@ from sticker_uq_lab.datasets.importing.named_picture import (
     PictureFinder,
     Shape,
     apart,
-    bounding,
+    bounding_box,
     named_object,
     number,
     same_name,
     sides,
-    turned,
+    turn_box,
 )
 from sticker_uq_lab.datasets.importing.schemas import Keys, boxes_in
 
@@ -45,7 +45,7 @@ def read_xml(path: Path) -> Element:
     data = read_bytes(path, MOST_XML)
     try:
         # what a program re-encoded still declares the encoding of before
-        encoding = marked_encoding(data)
+        encoding = detect_encoding(data)
         return fromstring(data.decode(encoding) if encoding else data, forbid_dtd=True)
     except DefusedXmlException as error:
         raise InvalidInput(f"{path}: has a document type or entities, which are refused ({error})") from None
@@ -73,7 +73,7 @@ def read_voc(
     """The pictures of the XML ``files``. Coordinates are taken as they are, without VOC's offset of one pixel."""
     found = []
     for path in files:
-        with faults.collected():
+        with faults.collect():
             root = read_xml(path)
             if root.tag != "annotation":
                 raise InvalidInput(f"{path}: <{root.tag}>: expected <annotation>, as Pascal VOC has it")
@@ -96,12 +96,12 @@ def read_voc(
 
 def _voc_picture(path: Path, content: Any, finder: PictureFinder, keys: Keys) -> Path:
     """The picture that <filename> and the name of the file agree on, and the folders of <path>."""
-    beside = finder.called(path.stem)
+    beside = finder.find_pictures(path.stem)
     if not content.filename:
         return finder.find(path.stem, path)
     same_name(str(path), "<filename>", content.filename, content.path, finder)
-    called = finder.called(content.filename)
-    if STEM in keys.left({STEM: 0}) and beside and called and not set(beside) & set(called):
+    called = finder.find_pictures(content.filename)
+    if STEM in keys.drop_ignored({STEM: 0}) and beside and called and not set(beside) & set(called):
         raise InvalidInput(
             f"{path}: <filename> names {called[0]}, and the name of the file {beside[0]}; choose with --ignore-key filename (by "
             f"the name of the file) or --ignore-key {STEM} (by <filename>)"
@@ -137,10 +137,12 @@ def _voc_box(content: dict[str, Any], where: str, keys: Keys) -> Shape:
     box = keys.read("voc bndbox", shape, f"{where}: <bndbox>")
     corners = (box.xmin, box.ymin, box.xmax, box.ymax)
     about, unknown = _attributes(one.attributes, where, keys)
-    around = turned(corners, about.rotation)
+    around = turn_box(corners, about.rotation)
     if one.polygon:
         values = [number(value, f"{where}: <polygon>") for value in one.polygon.values()]
-        outline = bounding(zip(values[::2], values[1::2], strict=True)) if len(values) % 2 == 0 else corners
+        outline = (
+            bounding_box(zip(values[::2], values[1::2], strict=True)) if len(values) % 2 == 0 else corners
+        )
         if apart(outline, corners) and apart(outline, around):
             raise InvalidInput(
                 f"{where}: <bndbox> {list(corners)} contradicts <polygon>, whose box is {list(outline)}; correct it, or give "
@@ -185,7 +187,7 @@ def read_cvat(
             shapes = [shape for shape in element if shape.tag != "tag"]
             counts.objects += len(shapes)
             counts.note("tags of whole pictures", [where] * len(element.findall("tag")))
-            with faults.collected():
+            with faults.collect():
                 subset = keys.header("cvat image", element.attrib, where).subset
                 objects = tuple(
                     named_object(shape.get("label"), place, partial(_cvat_shape, shape, place, keys))
@@ -200,7 +202,7 @@ def read_cvat(
 
 def _in_subset(name: str, subset: str, subsets: set[str], finder: PictureFinder) -> str:
     """``name`` in the folder of its ``subset`` where pictures lie in such folders, as in the export of a project."""
-    folders = {path.parents[name.count("/")].name for path in finder.called(name)}
+    folders = {path.parents[name.count("/")].name for path in finder.find_pictures(name)}
     return f"{subset}/{name}" if subset and folders & subsets else name
 
 
@@ -225,9 +227,9 @@ def _cvat_shape(shape: Element, where: str, keys: Keys) -> Shape:
         if not all(len(pair) == 2 for pair in pairs):
             raise InvalidInput(f"{where}: points {show_value(one.points)}: expected x1,y1;x2,y2;...")
         points = ((number(x, f"{where}: points"), number(y, f"{where}: points")) for x, y in pairs)
-        return Shape(bounding(points), None, one.unknown)
+        return Shape(bounding_box(points), None, one.unknown)
     if shape.tag == "ellipse":
         box = one.cx - one.rx, one.cy - one.ry, one.cx + one.rx, one.cy + one.ry
-        return Shape(turned(box, one.rotation, ellipse=True), None, one.unknown)
+        return Shape(turn_box(box, one.rotation, ellipse=True), None, one.unknown)
     corners = (one.xtl, one.ytl, one.xbr, one.ybr)
-    return Shape(turned(corners, one.rotation), (corners, CORNERS), one.unknown)
+    return Shape(turn_box(corners, one.rotation), (corners, CORNERS), one.unknown)

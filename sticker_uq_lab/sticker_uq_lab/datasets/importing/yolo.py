@@ -53,7 +53,7 @@ def read_yolo(
         elif (other := used.setdefault(labels.resolve(), picture)) != picture:
             faults.add(f"{labels}: belongs to {other} and to {picture}; give each picture a name of its own")
         else:
-            with faults.collected():
+            with faults.collect():
                 lines = _lines(labels)
                 counts.objects += len(lines)
                 objects = []
@@ -84,7 +84,7 @@ def read_yolo(
             or path.resolve().parent in folders
             or "labels" in map(str.lower, path.relative_to(root).parts)
         )
-        with faults.collected():
+        with faults.collect():
             if (count := labels_in(path)) and (near or file_key(path.stem) in stems) and not _is_dota(path):
                 raise InvalidInput(
                     f"{path}: has {count} labels, but there is no picture for it; give the folder of the pictures with --images, "
@@ -115,7 +115,7 @@ def _is_number(word: str) -> bool:
 def _starts_with_box(values: Sequence[float]) -> bool:
     """Whether the first four of ``values`` are a box round the points of the rest, and its size is none of the points."""
     x1, y1, x2, y2 = READINGS[CENTRE](*values[:4])
-    left, top, right, bottom = named_picture.bounding(zip(values[4::2], values[5::2], strict=True))
+    left, top, right, bottom = named_picture.bounding_box(zip(values[4::2], values[5::2], strict=True))
     within = min(left - x1, top - y1, x2 - right, y2 - bottom) > -0.01
     tight = right - left > (x2 - x1) / 2 and bottom - top > (y2 - y1) / 2
     x, y, across, down = values[:4]
@@ -244,7 +244,7 @@ def _box(where: str, words: list[str], points: int) -> named_picture.Shape:
     if len(values) == 4:
         given: Corners = (values[0], values[1], values[2], values[3])
         return named_picture.Shape(READINGS[CENTRE](*given), (given, CENTRE))
-    return named_picture.Shape(named_picture.bounding(zip(values[::2], values[1::2], strict=True)))
+    return named_picture.Shape(named_picture.bounding_box(zip(values[::2], values[1::2], strict=True)))
 
 
 def text_with_labels(path: Path, stems: set[str]) -> str:

@@ -63,7 +63,7 @@ class Acceptance:
     classes: float
 
     @property
-    def accepted(self) -> bool:
+    def is_accepted(self) -> bool:
         """0.4 to 0.6 of ``discriminator``, 0.9 or more of ``classes``."""
         return 0.4 < self.discriminator < 0.6 and self.classes >= 0.9
 
@@ -156,7 +156,7 @@ def train_raaes(
         if not wanted:
             break
         for raae in train_round(images, labels, wanted, settings, seed + number):
-            if raae.acceptance.accepted:
+            if raae.acceptance.is_accepted:
                 found[raae.pair].append(raae)
         if progress is not None:
             progress(sum(map(len, found.values())), settings.keep * len(pairs))
@@ -213,10 +213,10 @@ class _Batches:
     def pictures(self) -> Tensor:
         """Half of each class, (R, 2 * half, size)."""
 
-        def drawn(own: Tensor) -> Tensor:
+        def draw(own: Tensor) -> Tensor:
             return own[torch.randint(len(own), (self._half,), generator=self._generator)]
 
-        return self._pictures[torch.stack([torch.cat([drawn(own) for own in both]) for both in self._rows])]
+        return self._pictures[torch.stack([torch.cat([draw(own) for own in both]) for both in self._rows])]
 
     def prior(self) -> Tensor:
         """Latent codes, half of each class, (R, 2 * half, L)."""

@@ -95,12 +95,12 @@ def rank(
     order = sorted(models, key=lambda model: (score[model], times[model]))
     left = {} if scores.empty else scores.groupby("model")["map_adversarial"].mean().to_dict()
 
-    def ranked(model: str) -> RankedModel:
+    def rank_model(model: str) -> RankedModel:
         tied = tuple(other for other in order if score[other] == score[model] and other != model)
         seen = accuracy[model], float(left.get(model, np.nan))
         return RankedModel(model, score[model], tiers[model], times[model], tied, *seen)
 
-    return Ranking([ranked(model) for model in order], too_weak)
+    return Ranking([rank_model(model) for model in order], too_weak)
 
 
 def advice(ranking: Ranking) -> str:

@@ -221,7 +221,7 @@ def tiers(models: Sequence[str], pairs: Iterable[Row], profile: Profile) -> Tier
         for pair in pairs
         if pair["better"]
     }
-    return _published(list(models), beats) if profile == "simula_rp" else _layers(models, beats)
+    return _published_tiers(list(models), beats) if profile == "simula_rp" else _layers(models, beats)
 
 
 def best_everywhere(tops: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
@@ -254,7 +254,7 @@ def _layers(models: Sequence[str], beats: set[tuple[str, str]]) -> Tiers:
     return tuple(found)
 
 
-def _published(order: list[str], beats: set[tuple[str, str]]) -> Tiers:
+def _published_tiers(order: list[str], beats: set[tuple[str, str]]) -> Tiers:
     for i in range(len(order)):
         for j in range(i + 1, len(order)):
             if (order[i], order[j]) in beats:

@@ -74,7 +74,7 @@ def run_study(
         attacks, assessments = _plan(settings, folder, data, weights)
         plan: dict[str, Sequence[Task]] = {"attacks": attacks, "cells": assessments}
         for stage, tasks in plan.items():
-            missing = list(_missing(tasks, store))
+            missing = list(_missing_tasks(tasks, store))
             done = count(len(tasks) - len(missing))
             progress(stage, next(done), len(tasks))
             for result in execute(partial(perform_task, settings=settings), missing):
@@ -170,7 +170,7 @@ def _items(dataset: str, items: Sequence[LabelledImage], most: int) -> list[Labe
     return chosen
 
 
-def _missing(tasks: Sequence[Task], store: JsonStore) -> Iterator[Task]:
+def _missing_tasks(tasks: Sequence[Task], store: JsonStore) -> Iterator[Task]:
     for task in tasks:
         if isinstance(task, AttackTask):
             if task.key not in store or not task.file.is_file():

@@ -11,7 +11,7 @@ import numpy as np
 
 from sticker_uq.detection import StochasticDetector
 from sticker_uq.detection.weights import checksum
-from sticker_uq.evaluation.metrics.matching import overlapping
+from sticker_uq.evaluation.metrics.matching import find_overlapping
 from sticker_uq.io.coco import dataset_digest, read_picture
 from sticker_uq.io.images import Picture
 from sticker_uq.perception.dil import LocalizationSettings, localize
@@ -135,7 +135,7 @@ def _record(
     signals = {
         "complete_localization": place.complete_localization,
         "background_localization": place.background_localization,
-        **{f"dil_{technique}": _known(of.dil) for technique, of in places.items()},
+        **{f"dil_{technique}": _zero_if_nan(of.dil) for technique, of in places.items()},
         "unexplained_objectness": place.unexplained_objectness,
     }
     predicted = found.boxes[found.scores >= localization.decision_threshold]
@@ -153,7 +153,8 @@ def _record(
         signals |= dict(zip(ENSEMBLE_SIGNALS, _label_uncertainty(together, seen_by), strict=True))
     is_sticker = image.picture.labels == ObjectClass.STICKER
     seen = [
-        overlapping(boxes[is_sticker], predicted, SEEN_IOU) for boxes in (image.picture.boxes, image.whole)
+        find_overlapping(boxes[is_sticker], predicted, SEEN_IOU)
+        for boxes in (image.picture.boxes, image.whole)
     ]
     return SceneRecord(
         case=image.case,
@@ -171,7 +172,7 @@ def _label_uncertainty(samples: StochasticSamples, settings: ClusterSettings | N
     """The values of MC_SIGNALS."""
     objects, unstable, means = observe(samples, settings)
     least = 1 - min((o.score for o in objects), default=1.0)
-    return [*(_known(getattr(means, name)) for name in METRICS), least, float(len(unstable))]
+    return [*(_zero_if_nan(getattr(means, name)) for name in METRICS), least, float(len(unstable))]
 
 
 def _ensemble_samples(members: Sequence[StochasticDetector], pixels: Picture) -> StochasticSamples:
@@ -185,6 +186,6 @@ def _ensemble_samples(members: Sequence[StochasticDetector], pixels: Picture) ->
     )
 
 
-def _known(value: float) -> float:
+def _zero_if_nan(value: float) -> float:
     """``value``, or 0 where it is undefined: Monte-Carlo dropout found nothing to be unsure of, or nothing is salient."""
     return 0.0 if math.isnan(value) else float(value)

@@ -104,7 +104,7 @@ def threshold_at(usual: FloatArray, alarms: float) -> float:
     return float(ordered[max(0, int(np.ceil((1 - alarms) * len(ordered))) - 1)])
 
 
-def missed_share(wrong: NDArray[np.bool_], scores: FloatArray, threshold: float) -> tuple[int, int]:
+def count_missed(wrong: NDArray[np.bool_], scores: FloatArray, threshold: float) -> tuple[int, int]:
     caught = np.where(np.isnan(scores), np.inf, scores) > threshold
     return int((wrong & ~caught).sum()), int(wrong.sum())
 
@@ -291,7 +291,7 @@ def run_seed(
         both = np.concatenate([scores["nominal"], scores["corrupted"]])
         risk[name] = augrc(both_wrong, np.where(np.isnan(both), np.inf, both))
         threshold = threshold_at(scores["nominal"], settings.alarms)
-        missed[name] = list(missed_share(both_wrong, both, threshold))
+        missed[name] = list(count_missed(both_wrong, both, threshold))
         cost[name] = measure_cost(monitor, nominal, repeats=1)
     return {
         "accuracy": float(1 - wrong.mean()),

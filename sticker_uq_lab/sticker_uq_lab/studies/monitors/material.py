@@ -191,12 +191,12 @@ Picture = tuple[NDArray[np.uint8], FloatArray, NDArray[np.int64]]
 def cell_material(scenes: int = 240, seed: int = 4_000_000, size: int = SIZE) -> Material:
     """Crops of ``scenes`` rendered scenes from ``seed`` on, ``size`` px wide, two thirds to train with."""
 
-    def rendered() -> Iterable[Picture]:
+    def render_scenes() -> Iterable[Picture]:
         for number in range(scenes):
             scene = render(sample_scene(seed + number), _SCENE)
             yield scene.image, scene.boxes, scene.labels
 
-    return _material("cell", rendered(), scenes, seed, size)
+    return _material("cell", render_scenes(), scenes, seed, size)
 
 
 def study_material() -> Material:

@@ -49,12 +49,12 @@ def blur_labels(material: Material) -> tuple[LabelledCrops, LabelledCrops]:
     """Every crop to train and to test with at every blur level, the probability by the level."""
     sticker = sticker_class(material)
     return (
-        _blurred(material.train, material.train_labels == sticker),
-        _blurred(material.test, material.test_labels == sticker),
+        _blur_crops(material.train, material.train_labels == sticker),
+        _blur_crops(material.test, material.test_labels == sticker),
     )
 
 
-def _blurred(crops: FloatArray, stickers: FloatArray) -> LabelledCrops:
+def _blur_crops(crops: FloatArray, stickers: FloatArray) -> LabelledCrops:
     pictures, probabilities = [], []
     for kernel, of_sticker, of_other in zip(KERNELS, STICKER_LABELS, OTHER_LABELS, strict=True):
         pictures.append(crops if kernel == 0 else np.stack([_blur(crop, kernel) for crop in crops]))

@@ -137,7 +137,7 @@ def trained() -> list[Raae]:
 
 def test_every_pair_has_an_accepted_autoencoder(trained):
     assert [raae.pair for raae in trained] == [(3, 5), (8, 5)]
-    assert all(raae.acceptance.accepted for raae in trained)
+    assert all(raae.acceptance.is_accepted for raae in trained)
 
 
 def test_codes_and_labels_of_nominal_pictures(trained):
@@ -186,7 +186,7 @@ def test_the_papers_training_never_sees_a_class_under_the_other_name():
     ("told", "right", "accepted"), [(0.5, 0.95, True), (0.4, 1, False), (0.61, 1, False), (0.5, 0.89, False)]
 )
 def test_acceptance(told, right, accepted):
-    assert Acceptance(told, right).accepted is accepted
+    assert Acceptance(told, right).is_accepted is accepted
 
 
 def test_an_autoencoder_that_is_never_accepted_is_an_error():

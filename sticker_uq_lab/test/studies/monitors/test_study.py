@@ -16,8 +16,8 @@ from sticker_uq_lab.studies.monitors.classifier_study import (
     StudyResult,
     ambiguous_row,
     classifier_report,
+    count_missed,
     draw_labels,
-    missed_share,
     nominal_row,
     run_study,
     threshold_at,
@@ -114,7 +114,7 @@ def test_the_threshold_refuses_the_share_it_may():
     threshold = threshold_at(usual, 0.05)
     assert (usual > threshold).sum() == 5
     wrong, scores = np.array([True, True, True, False]), np.array([threshold, threshold + 1, np.nan, 0])
-    assert missed_share(wrong, scores, threshold) == (1, 3)
+    assert count_missed(wrong, scores, threshold) == (1, 3)
 
 
 WEIGHT = torch.tensor([0.5, -1.0, 2.0, 0.5]).view(1, 4)
