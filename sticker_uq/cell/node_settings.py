@@ -20,7 +20,7 @@ _ImageTopics = Annotated[str, AfterValidator(_check_topics)]
 
 
 class DetectorNodeSettings(PerceptionSettings):
-    image_transport: Literal["raw", "compressed"] = "raw"
+    image_transport: Transport = "raw"
     """Subscribe to image or to image/compressed"""
     image_reliability: Literal["auto", "reliable", "best_effort"] = "auto"
     """Requested reliability of the image subscription; auto: reliable if every publisher offers it"""

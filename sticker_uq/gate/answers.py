@@ -26,6 +26,10 @@ class Answer(IntEnum):
     NOT_THERE = 3
     MISSED = 4
 
+    @property
+    def removes(self) -> bool:
+        return self in (Answer.REMOVE, Answer.MISSED)
+
 
 class SceneAnswer(IntEnum):
     """An operator's answer about the whole scene, the values of ``ResolveIntervention``."""
@@ -44,7 +48,7 @@ class OperatorAnswer:
 
     @property
     def removes(self) -> bool:
-        return self.answer in (Answer.REMOVE, Answer.MISSED)
+        return self.answer.removes
 
 
 @dataclass(frozen=True)

@@ -23,12 +23,12 @@ from rosbags.typesys import Stores, get_types_from_idl, get_types_from_msg, get_
 
 from sticker_uq.io.bag_files import BagFile, Channel, open_bag_file, unpack_message, words
 from sticker_uq.io.reading import MIB, check_regular, read_yaml, show_value
+from sticker_uq.io.topics import IMAGE_TYPES
 from sticker_uq.scene import InvalidInput
 
 BAG_SUFFIXES = (".mcap", ".db3")
 MOST_STRUCTURED = 16 * MIB
 """Bytes of a message that is no image. In Python lists and objects take a hundred times as many."""
-_IMAGES = ("sensor_msgs/msg/Image", "sensor_msgs/msg/CompressedImage")
 _METADATA = "metadata.yaml"
 _PACKED = (".zstd", ".zst", ".gz", ".lz4", ".bz2", ".xz", ".active")
 _STORAGES = ("mcap", "sqlite3")
@@ -138,7 +138,7 @@ class Bag:
         kind = self.topics[topic]
         try:
             data = unpack_message(data)
-            if len(data) > MOST_STRUCTURED and kind not in _IMAGES:
+            if len(data) > MOST_STRUCTURED and kind not in IMAGE_TYPES.values():
                 error = f"{kind} of {len(data)} bytes, expected at most {MOST_STRUCTURED}"
                 return BagMessage(received, None, error)
             try:

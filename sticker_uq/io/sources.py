@@ -24,13 +24,11 @@ from sticker_uq.io.images import (
 )
 from sticker_uq.io.messages import stamp_to_ns
 from sticker_uq.io.reading import check_regular
+from sticker_uq.io.topics import IMAGE_TYPES
 from sticker_uq.messages import printable
 from sticker_uq.scene import InvalidInput
 
-_RAW = "sensor_msgs/msg/Image"
-_COMPRESSED = "sensor_msgs/msg/CompressedImage"
 _CAMERA_INFO = "sensor_msgs/msg/CameraInfo"
-IMAGE_TYPES = (_RAW, _COMPRESSED)
 _SHARE_READ = 0.95
 """Of the duration that a video says it has."""
 _FEWEST_STEPS = 8
@@ -149,7 +147,7 @@ class _BagSource(ImageSource):
         return self.bag.counts[self.topic]
 
     def __iter__(self) -> Iterator[SourceImage]:
-        compressed = self.bag.topics[self.topic] == _COMPRESSED
+        compressed = self.bag.topics[self.topic] == IMAGE_TYPES["compressed"]
         stamps: list[int] = []
         for index, item in enumerate(self.bag.messages(self.topic)):
             name = f"{index:06d}"
@@ -179,7 +177,7 @@ class _BagSource(ImageSource):
 
 
 def _choose(bag: Bag, topic: str | None) -> str:
-    images = {name: kind for name, kind in bag.topics.items() if kind in IMAGE_TYPES}
+    images = {name: kind for name, kind in bag.topics.items() if kind in IMAGE_TYPES.values()}
     filled = [name for name in images if bag.declared[name]] or list(images)
     listed = ", ".join(sorted(images)) or "none"
     if topic is not None:

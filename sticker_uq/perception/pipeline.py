@@ -73,21 +73,21 @@ class Perception:
         if settings.close_ups and learned:
             self._closely = load_detector(settings.model_copy(update={"weights": str(learned)}))
             self._zoom = LEARNED_ZOOM
-            both = f"{self.settings_hash}:{hashlib.sha256(learned.read_bytes()).hexdigest()}"
-            self.settings_hash = hashlib.sha256(both.encode()).hexdigest()
+            self._add_to_hash(hashlib.sha256(learned.read_bytes()).hexdigest())
         self._photo = PhotoLook.of(settings, self.detector) if settings.photo else None
         if self._photo is not None:
-            both = f"{self.settings_hash}:{self._photo.hash}"
-            self.settings_hash = hashlib.sha256(both.encode()).hexdigest()
+            self._add_to_hash(self._photo.hash)
         self._front = FrontLook.of(settings, self.detector) if settings.last_look else None
         self._patches = PatchLook.of(settings, self.detector) if settings.last_look else None
         for look in (self._front, self._patches):
             if look is not None:
-                both = f"{self.settings_hash}:{look.hash}"
-                self.settings_hash = hashlib.sha256(both.encode()).hexdigest()
+                self._add_to_hash(look.hash)
         self.novelty_problem, self.device = self._novelty.problem, self.detector.device_name
         self._chunk = self.detector.chunk
         self._beside = ThreadPoolExecutor(1, "measuring")
+
+    def _add_to_hash(self, part: str) -> None:
+        self.settings_hash = hashlib.sha256(f"{self.settings_hash}:{part}".encode()).hexdigest()
 
     @property
     def shortage(self) -> str:

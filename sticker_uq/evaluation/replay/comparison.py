@@ -16,8 +16,7 @@ from sticker_uq.gate import Policy, judge
 from sticker_uq.gate.box_overlap import SAME_PLACE_IOU, Box, as_box, iou
 from sticker_uq.io.bags import Bag
 from sticker_uq.io.messages import scene_from_msg
-from sticker_uq.io.sources import IMAGE_TYPES
-from sticker_uq.io.topics import scene_topic_of
+from sticker_uq.io.topics import IMAGE_TYPES, scene_topic_of
 from sticker_uq.perception.settings import PerceptionSettings
 from sticker_uq.plain import to_plain
 from sticker_uq.scene import (
@@ -238,7 +237,7 @@ def live_scenes(bag: Bag, image_topic: str) -> LiveComparison:
     """
     topics = bag.topics_of(SCENE_TYPE)
     if len(topics) > 1:
-        images = [topic for topic, kind in bag.topics.items() if kind in IMAGE_TYPES]
+        images = [topic for topic, kind in bag.topics.items() if kind in IMAGE_TYPES.values()]
         topics = scene_topic_of(image_topic, topics, images) or topics
     if len(topics) != 1:
         raise InvalidInput(

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a recording of the cell says, laptop by laptop: what was seen, decided, asked and done. ROS is not needed."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any
+from enum import IntEnum
+from typing import Any, TypeVar
 
+from sticker_uq.gate.answers import Answer, SceneAnswer
 from sticker_uq.io import messages
 from sticker_uq.io.bags import Bag
 from sticker_uq.io.topics import folder_of
@@ -162,17 +164,24 @@ def _read_questions(bag: Bag, cell: RecordedCell) -> None:
                 answered_ns=messages.stamp_to_ns(answer.header.stamp),
                 person=answer.person,
                 answer=_words(answer),
-                removals=sum(a.answer in (1, 4) for a in answer.answers),
+                removals=sum(known.removes for known in _known(Answer, (a.answer for a in answer.answers))),
             )
         cell.at(stamp_ns).questions.append(question)
 
 
 def _words(answer: Any) -> str:
-    names, scene = tuple(ANSWERS.values()), tuple(SCENE_ANSWERS.values())
-    words = [names[a.answer] for a in answer.answers if 0 <= a.answer < len(names)]
-    if 0 < answer.scene_answer < len(scene):
-        words.append(scene[answer.scene_answer])
+    words = [ANSWERS[known.name.lower()] for known in _known(Answer, (a.answer for a in answer.answers))]
+    scene = _known(SceneAnswer, [answer.scene_answer])
+    words += [SCENE_ANSWERS[known.name.lower()] for known in scene if known is not SceneAnswer.NONE]
     return ", ".join(words) or "nothing"
+
+
+_Kind = TypeVar("_Kind", bound=IntEnum)
+
+
+def _known(kind: type[_Kind], values: Iterable[int]) -> list[_Kind]:
+    """The ``values`` that ``kind`` has: those of a later version are passed over."""
+    return [kind(value) for value in values if value in kind.__members__.values()]
 
 
 def _messages(bag: Bag, kind: str) -> Iterator[Any]:
