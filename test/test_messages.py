@@ -95,6 +95,13 @@ def test_a_reason_in_words(reason, text):
     assert text_of(reason) == text
 
 
+def test_what_the_tables_of_reasons_name_is_a_code_or_a_subject():
+    known = {*MESSAGES, *messages.MEASURES, *messages._CATALOGUE["page"]["subjects"]}
+    named = " ".join([*messages._PARTICULAR.values(), *messages._SHOWN_BY.values()]).split()
+    assert [word for word in named if word not in known] == []
+    assert messages._SHOWN_BY.keys() == messages.LACKS.keys()
+
+
 def test_several_reasons_are_one_line():
     held, same = Reason("held"), Reason.of("image_repeats", count=3)
     assert texts_of([held, same]) == "held; consecutive images with identical pixels: 3"
