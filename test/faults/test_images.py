@@ -45,7 +45,7 @@ def test_camera_frozen(cell):
     cell.until(closed, "a gate that closes for a frozen picture")
 
 
-@pytest.mark.parametrize(("seconds", "reason"), [(None, BlockReason.STAMP_ORDER), (1.0, BlockReason.CLOCK)])
+@pytest.mark.parametrize(("seconds", "reason"), [(None, BlockReason.STAMP_ORDER), (10.0, BlockReason.CLOCK)])
 def test_stamp_that_cannot_be(cell, seconds, reason):
     """A camera whose driver sets no stamp, or whose clock is ahead."""
     cell.settle()
@@ -101,7 +101,8 @@ def test_duplicate_stamp(cell):
 
 def test_reordered_stamps(cell):
     cell.settle()
-    cell.camera.publish(cell.camera.picture(Seen.STICKER, stamp_ns=cell.now_ns() - 10**9))
+    newest = stamp_to_ns(cell.scenes[-1].header.stamp)  # a busy machine takes longer than a second since then
+    cell.camera.publish(cell.camera.picture(Seen.STICKER, stamp_ns=newest - 10**9))
     cell.until_gate(reason=BlockReason.STAMP_ORDER)
 
 
