@@ -406,7 +406,8 @@ class FaultCell:
         """Fail when the arm moved without a permit, or began a second step after the end of its last renewal.
 
         The arm checks its permit, then takes the time of the step: on a busy machine the time of one step may be late by any
-        amount, but the check before the next one must stop it.
+        amount, but the check before the next one must stop it. A gate keeps its newest message only, so a busy machine loses
+        renewals on their way here that reached the arm: a step says until when its permit was valid.
         """
         late: Counter[tuple[str, int]] = Counter()
         ends: dict[tuple[str, int], int] = {}
@@ -416,9 +417,10 @@ class FaultCell:
                 key = (gate.decision_id, gate.object_id)
                 ends[key] = max(ends.get(key, 0), stamp_to_ns(gate.valid_until))
         for step in self.steps:
-            end = ends.get((step.decision_id, step.object_id))
-            assert end is not None, f"the arm moved for {step.decision_id} without any permit"
-            late[step.decision_id, step.object_id] += stamp_to_ns(step.header.stamp) > end
+            key = (step.decision_id, step.object_id)
+            end = ends[key] = max(ends.get(key, 0), stamp_to_ns(step.valid_until))
+            assert end, f"the arm moved for {step.decision_id} without any permit"
+            late[key] += stamp_to_ns(step.header.stamp) > end
         assert all(count <= 1 for count in late.values()), f"steps after the end of their permit: {late}"
 
     def check_audit(self) -> list[Entry]:

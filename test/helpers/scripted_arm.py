@@ -6,13 +6,15 @@ never ends, whatever it is told.
 """
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 from rclpy.action import CancelResponse, GoalResponse
 from rclpy.node import Node
+from rclpy.time import Time
 from std_msgs.msg import Header, String
 
+from sticker_uq.gate.permit import Lease
 from sticker_uq.nodes.arm.client import ArmClient, MotionStep
 from sticker_uq.nodes.arm.executor import ArmExecutor
 from sticker_uq.nodes.common import qos
@@ -46,7 +48,7 @@ class _Script:
 
 
 class ReportingMotion:
-    """Publishes every step as a gate message: which permit it used, and when."""
+    """Publishes every step as a gate message: which permit it used, until when that was valid, and when it began."""
 
     def __init__(self, node: Node, script: _Script) -> None:
         self._node = node
@@ -54,11 +56,15 @@ class ReportingMotion:
         self._steps = node.create_publisher(GateState, "arm/step", qos.IMAGES)
         self._publishing = ThreadPoolExecutor(max_workers=1)
         self._stops = node.create_publisher(Header, "arm/stopped", qos.RELIABLE)
+        self.lease: Callable[[], Lease | None] = lambda: None
 
     def steps(self, goal: RemoveSticker.Goal) -> Iterator[MotionStep]:
         while self._script.get() != "finish":
             step = GateState(decision_id=goal.decision_id, object_id=goal.object_id, text="step")
             step.header.stamp = self._node.get_clock().now().to_msg()
+            lease = self.lease()
+            if lease and (lease.decision_id, lease.object_id) == (goal.decision_id, goal.object_id):
+                step.valid_until = Time(nanoseconds=lease.valid_until_ns).to_msg()
             # a real arm does not wait for the middleware either
             self._publishing.submit(self._steps.publish, step)
             yield MotionStep(RemoveSticker.Feedback.PHASE_PEEL, STEP_S, 0.5)
@@ -72,7 +78,9 @@ class ScriptedArm(Node):
         super().__init__("arm")
         self._script = _Script()
         self.create_subscription(String, "arm/script", self._on_script, qos.LATCHED)
-        self._arm = ArmClient(self, ReportingMotion(self, self._script), timeout_s=600.0)
+        motion = ReportingMotion(self, self._script)
+        self._arm = ArmClient(self, motion, timeout_s=600.0)
+        motion.lease = lambda: self._arm._watch._permit
         self._arm._status_timer.timer_period_ns = HEARTBEAT_NS
         server = self._arm._server
         obedient_goal, obedient_execute = self._arm._on_goal, self._arm._execute

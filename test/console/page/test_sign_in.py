@@ -112,6 +112,7 @@ def test_another_token_after_a_restart_is_asked_for(tablet, tmp_path):
         page.click("#send")
         expect(page.locator("#hold-name")).to_be_visible()
         assert page.locator("#who").bounding_box()["width"] >= 100, "too narrow for a name"
+        page.wait_for_load_state("networkidle")  # its scripts are there, which see the server go
     settings["port"] = int(address.split(":")[2].strip("/"))
     expect(page.locator("#state")).to_have_class("state lost")
     with served(state, cell, **settings):
