@@ -243,6 +243,7 @@ PARTS: dict[str, Callable[..., str]] = {
     "compared": compared,
     "imported": imported,
     "inputs": inputs,
+    "modules": modules,
     "node_parameters": node_parameters,
     "outputs": outputs,
     "page_words": page_words,
@@ -250,6 +251,3 @@ PARTS: dict[str, Callable[..., str]] = {
     "promise": promise,
 }
 """What a page may ask for."""
-
-if __name__ == "__main__":  # the one page that maintainers need beside the code
-    print(modules())

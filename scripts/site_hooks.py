@@ -16,7 +16,7 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
-from benchmarks.reference import messages, modules  # noqa: E402
+from benchmarks.reference import messages  # noqa: E402
 from benchmarks.tables import filled  # noqa: E402
 
 
@@ -103,5 +103,5 @@ def functions() -> str:
     return "\n\n".join(f"::: {name}\n{options}" for name in names)
 
 
-ONLY_HERE: dict[str, Callable[[], str]] = {"functions": functions, "messages": messages, "modules": modules}
+ONLY_HERE: dict[str, Callable[[], str]] = {"functions": functions, "messages": messages}
 """What repeats files of the repository: docstrings and definitions of messages."""
